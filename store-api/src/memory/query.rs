@@ -1,0 +1,2 @@
+//! placeholder
+impl crate::Queries for super::MemoryStore {}

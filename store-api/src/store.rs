@@ -1,0 +1,145 @@
+//! The whole of a store: the sum of its topics, and the comfortable form of it.
+
+use std::{
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    checkpoint::Checkpoints,
+    commit::{Commit, Receipt},
+    error::Result,
+    lease::Leases,
+    ledger::FailureLedger,
+    log::{CommitStream, EventLog, Version, VersionRange},
+    name::AggregateId,
+    query::Queries,
+    reservation::Reservations,
+    snapshot::Snapshots,
+    tail::{Tail, TailRequest},
+    time::Timestamp,
+    timer::Timers,
+};
+
+/// A stored structure and the version of its format (D3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    /// The structure, e.g. `log`.
+    pub structure: String,
+    /// The version of its format, from 1.
+    pub version: u32,
+}
+
+/// What is not about events: who a store is, what time it is there, its formats, and its end.
+#[async_trait]
+pub trait StoreAdmin: Send + Sync {
+    /// The name of this store instance, as configured.
+    fn name(&self) -> &Arc<str>;
+
+    /// The kind of store: `memory`, `embedded`, `postgres` or `mongo`.
+    fn backend(&self) -> &'static str;
+
+    /// The instant now by the clock that the store judges everything by: its server's.
+    ///
+    /// # Errors
+    /// Those of any read.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// The formats of what is stored, by structure (D3). A store with a newer format than this version knows is
+    /// refused when it is opened.
+    ///
+    /// # Errors
+    /// Those of any read.
+    async fn formats(&self) -> Result<Vec<Format>>;
+
+    /// Closes the store: appends that are under way are finished, tails end with
+    /// [`Closed`](crate::ErrorKind::Closed), and so does every later call. What the store holds exclusively is free
+    /// when this returns. Closing twice is fine.
+    ///
+    /// # Errors
+    /// What kept it from closing cleanly; it is closed all the same.
+    async fn close(&self) -> Result<()>;
+}
+
+/// Everything that an event-sourced service stores. Object-safe: `Arc<dyn EventStore>`.
+pub trait EventStore:
+    EventLog
+    + Checkpoints
+    + Leases
+    + Snapshots
+    + FailureLedger
+    + Reservations
+    + Timers
+    + Queries
+    + StoreAdmin
+    + 'static
+{
+}
+
+impl<S> EventStore for S where
+    S: EventLog
+        + Checkpoints
+        + Leases
+        + Snapshots
+        + FailureLedger
+        + Reservations
+        + Timers
+        + Queries
+        + StoreAdmin
+        + ?Sized
+        + 'static
+{
+}
+
+/// The comfortable form of [`EventLog`], for every store and for `dyn EventStore`.
+#[async_trait]
+pub trait StoreExt: EventLog {
+    /// Checks a commit and appends it: [`Commit::check`], then [`EventLog::append_checked`].
+    ///
+    /// # Errors
+    /// Those of both; nothing is stored if the check refuses it.
+    async fn append(&self, commit: Commit) -> Result<Receipt> {
+        let commit = commit.check().map_err(|error| error.with_operation("append"))?;
+        self.append_checked(commit).await
+    }
+
+    /// Checks several commits and appends them, all or nothing: [`EventLog::append_all_checked`].
+    ///
+    /// # Errors
+    /// Those of both; nothing is stored if the check refuses one.
+    async fn append_all<I>(&self, commits: I) -> Result<Vec<Receipt>>
+    where
+        I: IntoIterator<Item = Commit> + Send,
+        I::IntoIter: Send,
+    {
+        let commits: Result<Vec<_>> = commits.into_iter().map(Commit::check).collect();
+        let commits = commits.map_err(|error| error.with_operation("append_all"))?;
+        self.append_all_checked(commits).await
+    }
+
+    /// The commits of an aggregate with versions in any range, e.g. `1..`, `..`, `5..=9`:
+    /// [`EventLog::load_range`].
+    ///
+    /// # Errors
+    /// As for [`EventLog::load_range`].
+    async fn load<R>(&self, aggregate_id: &AggregateId, versions: R) -> Result<CommitStream>
+    where
+        R: RangeBounds<Version> + Send,
+    {
+        let bounds: (Bound<&Version>, Bound<&Version>) = (versions.start_bound(), versions.end_bound());
+        self.load_range(aggregate_id, VersionRange::new((bounds.0.cloned(), bounds.1.cloned()))).await
+    }
+
+    /// Opens a tail: [`Tail::open`].
+    ///
+    /// # Errors
+    /// As for [`Tail::open`].
+    async fn tail(self: &Arc<Self>, request: TailRequest) -> Result<Tail<Self>> {
+        Tail::open(Arc::clone(self), request).await
+    }
+}
+
+impl<S: EventLog + ?Sized> StoreExt for S {}

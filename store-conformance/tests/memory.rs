@@ -1,0 +1,42 @@
+//! The in-memory store under the suite.
+
+use std::{process::ExitCode, sync::Arc};
+
+use wow_store_api::{EventStore, ManualClock, MemoryStore, Result, Timestamp};
+use wow_store_conformance::{Backend, Place, Settings, async_trait, run};
+
+struct Memory;
+
+#[derive(Debug)]
+struct MemoryPlace {
+    clock: ManualClock,
+    store: MemoryStore,
+}
+
+#[async_trait]
+impl Backend for Memory {
+    async fn place(&self, settings: Settings) -> Arc<dyn Place> {
+        let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000).unwrap());
+        let store = MemoryStore::builder().partitions(settings.partitions).clock(clock.clone()).build();
+        Arc::new(MemoryPlace { clock, store })
+    }
+}
+
+#[async_trait]
+impl Place for MemoryPlace {
+    async fn open(&self) -> Result<Arc<dyn EventStore>> {
+        Ok(Arc::new(self.store.reopen()))
+    }
+
+    async fn second_handle(&self, _first: &Arc<dyn EventStore>) -> Result<Arc<dyn EventStore>> {
+        self.open().await
+    }
+
+    fn clock(&self) -> Option<&ManualClock> {
+        Some(&self.clock)
+    }
+}
+
+fn main() -> ExitCode {
+    run(Memory)
+}
