@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{self, Deserialize, Deserializer as _, Expected, Unexpected, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::de::{self, Deserialize, Expected, Unexpected, Visitor};
 
 use super::de_access::{Elements, Members, Raw, Variant, VariantName};
 use super::exact::{Guard, Shown};
@@ -18,29 +17,35 @@ use super::{DecodeError, MAX_DEPTH, NUMBER_NAME, SERDE_JSON_RAW};
 pub(super) fn decode<'de, T: Deserialize<'de>>(text: &'de Arc<str>) -> Result<T, DecodeError> {
     let mut deserializer =
         Deserializer { reader: Reader::new(text), source: text, depth: 0, wrappers: 0, guard: None };
-    let first = deserializer.document();
+    let first = deserializer.document::<T>();
     let Some(guard) = deserializer.guard.take_if(|guard| guard.is_shared()) else {
         return first.map_err(Fail::into_error);
     };
-    // Two spellings of one double: see `exact`. The first result may hold the wrong one, or be an error because of it.
+    // Two spellings of one double: see `exact`. The first result may hold the wrong one, or be an error
+    // because of it.
     guard.start_probe();
     deserializer.guard = Some(guard);
     let _ = deserializer.document::<T>();
     if let Some(guard) = &deserializer.guard {
         guard.start_final();
     }
-    match deserializer.document() {
-        Ok(value) if !deserializer.guard.as_ref().is_some_and(Guard::is_shared) => Ok(value),
+    let last = deserializer.document();
+    match (first, last) {
+        (_, Ok(value)) if !deserializer.guard.as_ref().is_some_and(Guard::is_shared) => Ok(value),
+        // Wrong in some other way too, most likely the same way in all passes.
+        (Err(_), Err(fail)) => Err(fail.into_error()),
         _ => Err(DecodeError {
             pointer: String::new(),
-            message: "ambiguous number: several spellings of one double meet in a tagged, untagged or flattened part, and not all of them are read as \
-                      exact decimals; decode it without flatten and with externally tagged enums"
+            message: "ambiguous number: several spellings of one double meet in a tagged, untagged or flattened \
+                      part, and not all of them are read as exact decimals; decode it without flatten and with \
+                      externally tagged enums"
                 .to_owned(),
         }),
     }
 }
 
-/// The error while decoding. A type of its own, by which the decimal helper knows that a number comes from here.
+/// The error while decoding. A type of its own, by which the decimal helper knows that a number comes from
+/// here.
 pub(super) struct Fail(Box<DecodeError>);
 
 impl Fail {
@@ -64,7 +69,7 @@ impl Fail {
 impl From<&'static str> for Fail {
     #[cold]
     fn from(damage: &'static str) -> Self {
-        Self::new(format!("stored text is not canonical: {damage}"))
+        Self::new(format!("text is not canonical, or a type ignored an error: {damage}"))
     }
 }
 
@@ -233,7 +238,8 @@ impl<'de> Deserializer<'de> {
         if self.reader.take(close) { Ok(()) } else { Err(Fail::new(surplus)) }
     }
 
-    /// Newtypes and options add no level to the document, yet each takes stack; a recursive one would never end.
+    /// Newtypes and options add no level to the document, yet each takes stack; a recursive one would never
+    /// end.
     fn wrapped<T>(&mut self, visit: impl FnOnce(&mut Self) -> Result<T, Fail>) -> Result<T, Fail> {
         if self.wrappers >= MAX_WRAPPERS {
             return Err(Fail::new("type nests too many newtypes and options"));
@@ -469,92 +475,5 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
         self.reader.skip()?;
         visitor.visit_unit()
-    }
-}
-
-/// A map key, which is a string in the text whatever it is in the type.
-#[derive(Debug)]
-pub(super) struct KeyDeserializer<'de>(pub(super) Cow<'de, str>);
-
-/// Numeric keys: the whole key is the number.
-macro_rules! numeric_keys {
-    ($($method:ident $visit:ident $type:ty;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
-            match self.0.parse::<$type>() {
-                // Rust reads more than JSON writes: a plus sign, "inf", "nan".
-                Ok(value) if self.0.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => visitor.$visit(value),
-                _ => Err(de::Error::invalid_type(Unexpected::Str(""), &visitor)),
-            }
-        }
-    )*};
-}
-
-impl<'de> de::Deserializer<'de> for KeyDeserializer<'de> {
-    type Error = Fail;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
-        match self.0 {
-            Cow::Borrowed(key) => visitor.visit_borrowed_str(key),
-            Cow::Owned(key) => visitor.visit_string(key),
-        }
-    }
-
-    numeric_keys! {
-        deserialize_i8 visit_i8 i8;
-        deserialize_i16 visit_i16 i16;
-        deserialize_i32 visit_i32 i32;
-        deserialize_i64 visit_i64 i64;
-        deserialize_i128 visit_i128 i128;
-        deserialize_u8 visit_u8 u8;
-        deserialize_u16 visit_u16 u16;
-        deserialize_u32 visit_u32 u32;
-        deserialize_u64 visit_u64 u64;
-        deserialize_u128 visit_u128 u128;
-        deserialize_f32 visit_f32 f32;
-        deserialize_f64 visit_f64 f64;
-    }
-
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
-        match &*self.0 {
-            "true" => visitor.visit_bool(true),
-            "false" => visitor.visit_bool(false),
-            _ => Err(de::Error::invalid_type(Unexpected::Str(""), &visitor)),
-        }
-    }
-
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
-        match self.0 {
-            Cow::Borrowed(key) => visitor.visit_borrowed_bytes(key.as_bytes()),
-            Cow::Owned(key) => visitor.visit_byte_buf(key.into_bytes()),
-        }
-    }
-
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
-        self.deserialize_bytes(visitor)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fail> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Fail> {
-        if name == NUMBER_NAME { self.deserialize_bytes(visitor) } else { visitor.visit_newtype_struct(self) }
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Fail> {
-        visitor.visit_enum(VariantName::new(self.0))
-    }
-
-    forward_to_deserialize_any! {
-        char str string unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }

@@ -6,7 +6,8 @@ use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer as _, Unexpected, Visitor};
 
 use super::SERDE_JSON_RAW;
-use super::de::{Deserializer, Fail, KeyDeserializer};
+use super::de::{Deserializer, Fail};
+use super::de_key::KeyDeserializer;
 use super::read::Reader;
 
 /// The elements of an array.
@@ -72,7 +73,7 @@ impl<'de> de::MapAccess<'de> for Members<'_, 'de> {
         }
         self.key = self.de.reader.clone();
         let key = self.de.reader.key()?;
-        seed.deserialize(KeyDeserializer(key)).map(Some).map_err(|fail| self.located(fail))
+        seed.deserialize(KeyDeserializer::new(key)).map(Some).map_err(|fail| self.located(fail))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fail> {
@@ -99,7 +100,7 @@ impl<'de> de::EnumAccess<'de> for Variant<'_, 'de> {
 
     fn variant_seed<V: DeserializeSeed<'de>>(mut self, seed: V) -> Result<(V::Value, Self), Fail> {
         self.name = self.de.reader.key()?;
-        let variant = seed.deserialize(KeyDeserializer(self.name.clone()))?;
+        let variant = seed.deserialize(KeyDeserializer::new(self.name.clone()))?;
         Ok((variant, self))
     }
 }
@@ -143,7 +144,7 @@ impl<'de> de::EnumAccess<'de> for VariantName<'de> {
     type Variant = Unit;
 
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Unit), Fail> {
-        Ok((seed.deserialize(KeyDeserializer(self.0))?, Unit))
+        Ok((seed.deserialize(KeyDeserializer::new(self.0))?, Unit))
     }
 }
 

@@ -1,20 +1,23 @@
 //! Exact [`Decimal`] fields, for `#[serde(with = "wow_store_api::payload::decimal")]`.
 //!
-//! In a [`Payload`](super::Payload) the field is a JSON number in plain notation that keeps the scale: `1.10` comes back as `1.10`. That holds
-//! everywhere: in structs, in enums of all four taggings, in flattened structs, and below them.
-//! What is not a number, or does not fit a [`Decimal`] exactly (more than 28 fraction digits, a coefficient from 2^96), is an error. Nothing is rounded.
-//! A JSON string is refused.
+//! In a [`Payload`](super::Payload) the field is a JSON number in plain notation that keeps the scale: `1.10`
+//! comes back as `1.10`. That holds everywhere: in structs, in enums of all four taggings, in flattened
+//! structs, and below them. What is not a number, or does not fit a [`Decimal`] exactly (more than 28
+//! fraction digits, a coefficient from 2^96), is an error. Nothing is rounded. A JSON string is refused.
 //!
-//! Where serde buffers a value before it knows its type (tagged and untagged enums, flattened fields), the exact number is recovered by place in the text. If the
-//! same buffered part holds two spellings of one double (`1.10` and `1.1`), the document is decoded three times instead of once; if one
-//! such number is read both as a decimal and as something else (by two variants of an untagged enum, say), decoding is an error.
+//! Where serde buffers a value before it knows its type (tagged and untagged enums, flattened fields), the
+//! exact number is recovered by place in the text. If the same buffered part holds two spellings of one
+//! double (`1.10` and `1.1`), the document is decoded three times instead of once; if one such number is read
+//! both as a decimal and as something else (by two variants of an untagged enum, say), decoding is an error.
 //!
-//! **Other formats.** Outside a payload, in `serde_json::to_string` for instance, the field is a *string* with the same digits, since serde has no
-//! exact number. Reading takes such a string, an integer, and the exact numbers of serde_json's
-//! `arbitrary_precision`; it refuses a double, which may already be rounded. So a `serde_json::Value` made of such a struct holds strings, and a payload made of that value
-//! does too: make the payload of the struct.
+//! **Other formats.** Outside a payload, in `serde_json::to_string` for instance, the field is a *string*
+//! with the same digits, since serde has no exact number. Reading takes such a string, an integer, and the
+//! exact numbers of serde_json's `arbitrary_precision`; it refuses a double, which may already be rounded. So
+//! a `serde_json::Value` made of such a struct holds strings, and a payload made of that value does too: make
+//! the payload of the struct.
 //!
-//! [`option`], [`vec`](mod@vec) and [`map`] do the same for `Option<Decimal>`, `Vec<Decimal>` and maps with decimal values.
+//! [`option`], [`vec`](mod@vec) and [`map`] do the same for `Option<Decimal>`, `Vec<Decimal>` and maps with
+//! decimal values.
 //!
 //! ```
 //! use rust_decimal::Decimal;

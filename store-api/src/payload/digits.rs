@@ -1,4 +1,5 @@
-//! JSON numbers as decimal digits: grammar, canonical spelling, comparison. No number is ever turned into a float here.
+//! JSON numbers as decimal digits: grammar, canonical spelling, comparison. No number is ever turned into a
+//! float here.
 
 use std::cmp::Ordering;
 
@@ -75,8 +76,9 @@ fn skip_digits(bytes: &[u8], from: usize) -> usize {
 
 /// Appends the canonical spelling of `token`: plain notation, scale kept, no minus sign on a zero.
 ///
-/// More than 34 digits are accepted only where the surplus is zeros: the trailing zeros of a fraction are dropped, just enough of them to fit;
-/// those of an integer stay, since plain notation needs them. A zero keeps at most 6176 fraction digits.
+/// More than 34 digits are accepted only where the surplus is zeros: the trailing zeros of a fraction are
+/// dropped, just enough of them to fit; those of an integer stay, since plain notation needs them. A zero
+/// keeps at most 6176 fraction digits.
 ///
 /// Says whether the number is written without a fraction and fits an `i64`. On an error nothing is appended.
 pub(super) fn canonical(token: &Token<'_>, out: &mut String) -> Result<bool, Reason> {

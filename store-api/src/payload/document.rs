@@ -11,7 +11,8 @@ use super::{DecodeError, Reason, Unrepresentable, Value, de, scan, ser};
 
 /// A JSON document inside the [portable profile](super), in canonical form. Cheap to clone.
 ///
-/// Two payloads are equal if they are equal in value: the order of keys and the scale of numbers (`1.10`, `1.1`) do not count.
+/// Two payloads are equal if they are equal in value: the order of keys and the scale of numbers (`1.10`,
+/// `1.1`) do not count.
 ///
 /// [`Debug`](fmt::Debug) shows the size and nothing of the content.
 ///
@@ -71,8 +72,9 @@ impl Payload {
 
     /// For backends: the payload whose [`as_json`](Self::as_json) was stored and has now been read back.
     ///
-    /// The text is **not** checked again; a backend vouches for it, with a checksum if need be. With any other text, decoding gives an error or a value of that text,
-    /// [`to_value`](Self::to_value) may be [`Value::Null`]; nothing panics.
+    /// The text is **not** checked again; a backend vouches for it, with a checksum if need be. With any
+    /// other text, decoding gives an error or a value of that text, [`to_value`](Self::to_value) may be
+    /// [`Value::Null`]; nothing panics.
     #[must_use]
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), size: OnceLock::new() }
@@ -108,8 +110,9 @@ impl Payload {
 
     /// Reads a `T`. Strings without escapes are borrowed from the payload.
     ///
-    /// Numbers are exact or an error, with one exception: a float target takes the nearest float. `1.0` is not an integer. See [`decimal`](super::decimal) for
-    /// exact fractions, and the [module](super) for the types of serde_json.
+    /// Numbers are exact or an error, with one exception: a float target takes the nearest float. `1.0` is
+    /// not an integer. See [`decimal`](super::decimal) for exact fractions, and the [module](super) for the
+    /// types of serde_json.
     ///
     /// The `Deserialize` of `T` may run up to three times, see [`decimal`](super::decimal).
     ///
@@ -119,8 +122,9 @@ impl Payload {
         de::decode(&self.text)
     }
 
-    /// The encoded size in bytes that the limits count: the larger of the canonical text and of the BSON that it becomes. In BSON an integer that fits an `i64` takes 8 bytes, every other number
-    /// 16; a scalar document counts as the only element of a BSON document with a one-letter key.
+    /// The encoded size in bytes that the limits count: the larger of the canonical text and of the BSON that
+    /// it becomes. In BSON an integer that fits an `i64` takes 8 bytes, every other number 16; a scalar
+    /// document counts as the only element of a BSON document with a one-letter key.
     #[must_use]
     pub fn size(&self) -> usize {
         *self.size.get_or_init(|| read::size_of(&self.text))
@@ -132,7 +136,8 @@ impl Payload {
         tree(&self.text).unwrap_or(Value::Null)
     }
 
-    /// The value at the end of `path`: keys of objects, and indexes of arrays as decimal digits; `None` if there is none. The empty path is the whole document. Reads no further than it must.
+    /// The value at the end of `path`: keys of objects, and indexes of arrays as decimal digits; `None` if
+    /// there is none. The empty path is the whole document. Reads no further than it must.
     ///
     /// ```
     /// # use wow_store_api::payload::{Payload, Value};

@@ -2,8 +2,8 @@
 //!
 //! # The portable profile
 //!
-//! What one backend accepts every backend accepts, so a document is checked here, before anything is written, and refused with
-//! [`Unrepresentable`] if it is outside:
+//! What one backend accepts every backend accepts, so a document is checked here, before anything is written,
+//! and refused with [`Unrepresentable`] if it is outside:
 //!
 //! | what | rule |
 //! |---|---|
@@ -15,25 +15,31 @@
 //!
 //! # Canonical form
 //!
-//! An accepted document is brought into one form, which is what is stored, hashed and returned. Doing it again changes nothing.
+//! An accepted document is brought into one form, which is what is stored, hashed and returned. Doing it
+//! again changes nothing.
 //!
 //! - No insignificant white space. Keys stay in the order in which they were written.
-//! - Numbers in plain notation: `1E2` becomes `100`, `1.50E1` becomes `15.0`. Their scale is kept: `1.10` stays `1.10`, and `1.0` is not
-//!   `1`. A zero loses its minus sign (`-0.0` becomes `0.0`) and keeps at most 6176 fraction digits. Of a fraction with more than 34 digits, which must then end in zeros, just enough zeros are
-//!   dropped to leave 34.
-//! - Strings with the escapes JSON requires and no other: `\"`, `\\`, `\b`, `\f`, `\n`, `\r`, `\t`, `\u00XX` for the other control characters.
+//! - Numbers in plain notation: `1E2` becomes `100`, `1.50E1` becomes `15.0`. Their scale is kept: `1.10`
+//!   stays `1.10`, and `1.0` is not `1`. A zero loses its minus sign (`-0.0` becomes `0.0`) and keeps at most
+//!   6176 fraction digits. Of a fraction with more than 34 digits, which must then end in zeros, just enough
+//!   zeros are dropped to leave 34.
+//! - Strings with the escapes JSON requires and no other: `\"`, `\\`, `\b`, `\f`, `\n`, `\r`, `\t`, `\u00XX`
+//!   for the other control characters.
 //!
 //! # Types
 //!
-//! [`Payload::from_serialize`] lays types out as serde_json does. An `f64` or `f32` becomes its shortest decimal that reads back as the same float, always with a
-//! fraction (`1.0`) unless that has more than 34 digits. Map keys are strings, characters, integers, floats, booleans or unit variants.
+//! [`Payload::from_serialize`] lays types out as serde_json does. An `f64` or `f32` becomes its shortest
+//! decimal that reads back as the same float, always with a fraction (`1.0`) unless that has more than 34
+//! digits. Map keys are strings, characters, integers, floats, booleans or unit variants.
 //!
-//! Exact decimals need the helper [`decimal`], or the type [`Number`]. A `serde_json::Value` or `serde_json::Number` serialises exactly; as the *target* of
-//! [`Payload::decode`] it holds the nearest double for a number that is not a 64-bit integer, as serde has nothing better to offer it; `RawValue` is exact both ways. None of
-//! this depends on serde_json's features `arbitrary_precision` and `raw_value`.
+//! Exact decimals need the helper [`decimal`], or the type [`Number`]. A `serde_json::Value` or
+//! `serde_json::Number` serialises exactly; as the *target* of [`Payload::decode`] it holds the nearest
+//! double for a number that is not a 64-bit integer, as serde has nothing better to offer it; `RawValue` is
+//! exact both ways. None of this depends on serde_json's features `arbitrary_precision` and `raw_value`.
 
 mod de;
 mod de_access;
+mod de_key;
 pub mod decimal;
 mod digits;
 mod document;
@@ -53,7 +59,8 @@ pub use number::{Number, Parts};
 pub use refusal::{DecodeError, Reason, Unrepresentable};
 pub use value::Value;
 
-/// How many arrays and objects may be nested in a document. MongoDB allows 100, of which the envelope takes some.
+/// How many arrays and objects may be nested in a document. MongoDB allows 100, of which the envelope takes
+/// some.
 pub const MAX_DEPTH: usize = 64;
 /// How many significant digits a number may have: those of Decimal128.
 pub const MAX_DIGITS: usize = 34;

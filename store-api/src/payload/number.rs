@@ -12,8 +12,8 @@ use super::{MAX_DIGITS, Reason};
 
 /// An exact decimal number of at most [`MAX_DIGITS`] significant digits, within the range of Decimal128.
 ///
-/// Spelled in plain notation (no exponent), scale kept: `1.10` stays `1.10`. A zero has no sign. Two numbers are equal, ordered and hashed by
-/// **value**, whatever their scale: `1.10 == 1.1`.
+/// Spelled in plain notation (no exponent), scale kept: `1.10` stays `1.10`. A zero has no sign. Two numbers
+/// are equal, ordered and hashed by **value**, whatever their scale: `1.10 == 1.1`.
 ///
 /// As a field of an event it serialises as a JSON number and comes back digit for digit, like a
 /// [`Decimal`] with the helper [`decimal`](super::decimal); see there for what happens in other formats.
@@ -60,7 +60,8 @@ impl Number {
         self.integer_text()?.parse().ok()
     }
 
-    /// The number with its scale, if a [`Decimal`] holds both: at most 28 fraction digits and a coefficient below 2^96. Never rounded.
+    /// The number with its scale, if a [`Decimal`] holds both: at most 28 fraction digits and a coefficient
+    /// below 2^96. Never rounded.
     #[must_use]
     pub fn to_decimal(&self) -> Option<Decimal> {
         parse_decimal(&self.text)
@@ -72,14 +73,15 @@ impl Number {
         self.text.parse().unwrap_or(f64::NAN)
     }
 
-    /// Whether it is written without a fraction and fits an `i64`: what MongoDB stores as Int64, and counts 8 bytes instead of 16.
+    /// Whether it is written without a fraction and fits an `i64`: what MongoDB stores as Int64, and counts 8
+    /// bytes instead of 16.
     #[must_use]
     pub fn is_integer_i64(&self) -> bool {
         is_integer_i64(&self.text)
     }
 
-    /// The number as Decimal128 holds it, scale kept: the exponent is minus the count of fraction digits, and above zero only where an integer has more than
-    /// [`MAX_DIGITS`] digits.
+    /// The number as Decimal128 holds it, scale kept: the exponent is minus the count of fraction digits, and
+    /// above zero only where an integer has more than [`MAX_DIGITS`] digits.
     #[must_use]
     pub fn parts(&self) -> Parts {
         let magnitude = Magnitude::of(&self.text);
@@ -87,7 +89,8 @@ impl Number {
         let mut kept = 0_usize;
         let mut dropped = 0_i32;
         for digit in magnitude.digits() {
-            // Past the 34th digit there are only zeros, all before the decimal point: that is what makes the number representable.
+            // Past the 34th digit there are only zeros, all before the decimal point: that is what makes the
+            // number representable.
             if kept == MAX_DIGITS {
                 dropped = dropped.saturating_add(1);
             } else {
@@ -103,8 +106,8 @@ impl Number {
     /// The number that [`Parts`] stand for.
     ///
     /// # Errors
-    /// [`Reason::TooManyDigits`] or [`Reason::ExponentOutOfRange`] if it is outside the profile; the exponent may be anything as long as the
-    /// value is inside.
+    /// [`Reason::TooManyDigits`] or [`Reason::ExponentOutOfRange`] if it is outside the profile; the exponent
+    /// may be anything as long as the value is inside.
     pub fn from_parts(parts: Parts) -> Result<Self, Reason> {
         let sign = if parts.negative { "-" } else { "" };
         format!("{sign}{}E{}", parts.coefficient, parts.exponent).parse()
@@ -160,7 +163,8 @@ impl FromStr for Number {
     /// Reads any JSON spelling: `1.10`, `-11E-1`.
     ///
     /// # Errors
-    /// [`Reason::NotJson`] if it is not one, [`Reason::TooManyDigits`] or [`Reason::ExponentOutOfRange`] if it is outside the profile.
+    /// [`Reason::NotJson`] if it is not one, [`Reason::TooManyDigits`] or [`Reason::ExponentOutOfRange`] if
+    /// it is outside the profile.
     fn from_str(text: &str) -> Result<Self, Reason> {
         let token = digits::read(text).map_err(|(at, problem)| Reason::NotJson { at, problem })?;
         if token.text.len() < text.len() {
@@ -197,7 +201,7 @@ impl From<Decimal> for Number {
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad_integral(true, "", &self.text)
+        f.write_str(&self.text)
     }
 }
 
@@ -333,6 +337,23 @@ mod tests {
         assert!(matches!(Number::from_parts(wide), Err(Reason::TooManyDigits { .. })));
         let high = Parts { negative: false, coefficient: 1, exponent: i32::MAX };
         assert_eq!(Number::from_parts(high), Err(Reason::ExponentOutOfRange));
+    }
+
+    /// Against another implementation, on numbers that both hold.
+    #[test]
+    fn order_agrees_with_decimal() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mantissa = i64::try_from(state >> 33).unwrap() % 2_000 - 1_000;
+            Decimal::new(mantissa, u32::try_from((state >> 8) % 5).unwrap())
+        };
+        for _ in 0..20_000 {
+            let (left, right) = (random(), random());
+            let numbers = (Number::from(left), Number::from(right));
+            assert_eq!(numbers.0.cmp(&numbers.1), left.cmp(&right), "{left} {right}");
+            assert_eq!(numbers.0.to_decimal().unwrap().to_string().parse(), Ok(numbers.0));
+        }
     }
 
     #[test]

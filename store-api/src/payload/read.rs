@@ -1,8 +1,9 @@
-//! Reading canonical text. A text that is not canonical (a backend handed over something else) gives errors, never a panic.
+//! Reading canonical text. A text that is not canonical (a backend handed over something else) gives errors,
+//! never a panic.
 
 use std::borrow::Cow;
 
-use super::sink::{encoded_size, needs_escape};
+use super::sink::{encoded_size, find_escape};
 use super::{MAX_DEPTH, Number, Value, number};
 
 /// What is wrong with a text that should have been canonical.
@@ -72,7 +73,7 @@ impl<'a> Reader<'a> {
         }
         let start = self.pos;
         let rest = self.rest();
-        self.pos += rest.iter().position(|byte| needs_escape(*byte)).ok_or("unterminated string")?;
+        self.pos += find_escape(rest).ok_or("unterminated string")?;
         let plain = self.slice(start, self.pos)?;
         if self.take(b'"') {
             return Ok(Cow::Borrowed(plain));
@@ -88,7 +89,7 @@ impl<'a> Reader<'a> {
             owned.push(self.escape()?);
             let start = self.pos;
             let rest = self.rest();
-            self.pos += rest.iter().position(|byte| needs_escape(*byte)).ok_or("unterminated string")?;
+            self.pos += find_escape(rest).ok_or("unterminated string")?;
             owned.push_str(self.slice(start, self.pos)?);
         }
     }
@@ -228,7 +229,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Moves to the value of member or element `segment` of the container that is next; `None` if there is none.
+    /// Moves to the value of member or element `segment` of the container that is next; `None` if there is
+    /// none.
     pub(super) fn descend(&mut self, segment: &str) -> Result<Option<()>, Damage> {
         let close = match self.peek() {
             Some(b'{') => b'}',

@@ -25,7 +25,8 @@ pub enum Reason {
     TooDeep,
     /// The encoded size is over the limit.
     TooLarge {
-        /// The size reached when the limit was passed: exact if the whole document was seen, else a lower bound.
+        /// The size reached when the limit was passed: exact if the whole document was seen, else a lower
+        /// bound.
         size: usize,
         /// The limit, in bytes.
         limit: usize,
@@ -69,10 +70,12 @@ impl fmt::Display for Reason {
     }
 }
 
+impl std::error::Error for Reason {}
+
 /// A document that the portable profile refuses: nothing of it was stored.
 ///
-/// Holds the [JSON pointer](Self::pointer) and the [reason](Self::reason). No value of the document is in it, only the
-/// keys on the way to the place.
+/// Holds the [JSON pointer](Self::pointer) and the [reason](Self::reason). No value of the document is in it,
+/// only the keys on the way to the place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Unrepresentable(Box<Inner>);
 
@@ -144,8 +147,8 @@ impl serde::ser::Error for Unrepresentable {
 
 /// A payload that does not have the shape of the type asked for.
 ///
-/// Messages that this crate writes name kinds ("string", "floating point"), never values, so that a payload does not leak into a
-/// log. A type's own `Deserialize` may word its errors as it likes.
+/// Messages that this crate writes name kinds ("string", "floating point"), never values, so that a payload
+/// does not leak into a log. A type's own `Deserialize` may word its errors as it likes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DecodeError {
     pub(super) pointer: String,
@@ -155,8 +158,8 @@ pub struct DecodeError {
 impl DecodeError {
     /// The place, as an RFC 6901 pointer; empty for the document as a whole.
     ///
-    /// Inside a value that serde buffers (internally tagged, adjacently tagged and untagged enums, flattened fields) it is the place of
-    /// the buffered value.
+    /// Inside a value that serde buffers (internally tagged, adjacently tagged and untagged enums, flattened
+    /// fields) it is the place of the buffered value.
     #[must_use]
     pub fn pointer(&self) -> &str {
         &self.pointer
@@ -192,7 +195,8 @@ pub(super) fn push_front(pointer: &mut String, segment: &str) {
     pointer.insert(0, '/');
 }
 
-/// Writes ` at "<pointer>"`, shortened and with control characters escaped: a key is the user's and may be anything.
+/// Writes ` at "<pointer>"`, shortened and with control characters escaped: a key is the user's and may be
+/// anything.
 fn write_place(f: &mut fmt::Formatter<'_>, pointer: &str) -> fmt::Result {
     const SHOWN: usize = 256;
     if pointer.is_empty() {

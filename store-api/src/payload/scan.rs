@@ -1,7 +1,7 @@
 //! Checking JSON text against the profile, and bringing it into canonical form, in one pass.
 
 use super::digits;
-use super::sink::{Sink, needs_escape};
+use super::sink::{Sink, find_escape};
 use super::{Reason, Unrepresentable};
 
 /// Reads a whole JSON text into `sink`, as a document or as a value inside one.
@@ -157,7 +157,7 @@ impl<'a> Scanner<'a> {
     fn string(&mut self) -> Result<Text<'a>, Unrepresentable> {
         let start = self.pos + 1;
         let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        let stop = rest.iter().position(|byte| needs_escape(*byte));
+        let stop = find_escape(rest);
         match stop.and_then(|at| rest.get(at).map(|byte| (start + at, *byte))) {
             Some((end, b'"')) => {
                 self.pos = end + 1;
@@ -167,14 +167,15 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// As [`string`](Self::string), for any string. When `lossy`, lone surrogates become U+FFFD and NUL is let through: for pointers only.
+    /// As [`string`](Self::string), for any string. When `lossy`, lone surrogates become U+FFFD and NUL is
+    /// let through: for pointers only.
     fn unescape(&mut self, lossy: bool) -> Result<String, Unrepresentable> {
         self.pos += 1;
         let mut unescaped = String::new();
         loop {
             let start = self.pos;
             let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-            let Some(at) = rest.iter().position(|byte| needs_escape(*byte)) else {
+            let Some(at) = find_escape(rest) else {
                 self.pos = self.text.len();
                 return Err(self.malformed("unterminated string"));
             };

@@ -25,7 +25,8 @@ pub(super) fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<(String, 
 pub(super) struct Writer {
     pub(super) sink: Sink,
     wrappers: usize,
-    /// The first refusal of an element. A `Serialize` that ignores the error of an element leaves half a value behind, so the document stays refused.
+    /// The first refusal of an element. A `Serialize` that ignores the error of an element leaves half a
+    /// value behind, so the document stays refused.
     failed: Option<Unrepresentable>,
 }
 
@@ -157,7 +158,7 @@ impl Compound<'_> {
         match (&mut self.shape, &mut self.frame) {
             (Shape::Object { pending: pending @ false }, Some(frame)) => {
                 *pending = true;
-                let done = key.serialize(KeySerializer { sink: &mut self.writer.sink, frame });
+                let done = key.serialize(KeySerializer { sink: &mut self.writer.sink, frame, wrappers: 0 });
                 // A key that fails has added its own segment to the pointer, as only it knows its spelling.
                 done.map_err(|refusal| {
                     let refusal = match &self.outer {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::ser::{self, Impossible, Serialize};
 
-use super::ser::Writer;
+use super::ser::{MAX_WRAPPERS, Writer};
 use super::sink::{Frame, Sink};
 use super::{Reason, Unrepresentable, scan};
 
@@ -32,6 +32,7 @@ pub(super) struct TextSerializer<'a> {
 pub(super) struct KeySerializer<'a> {
     pub(super) sink: &'a mut Sink,
     pub(super) frame: &'a mut Frame,
+    pub(super) wrappers: usize,
 }
 
 impl TextSerializer<'_> {
@@ -43,6 +44,14 @@ impl TextSerializer<'_> {
 impl KeySerializer<'_> {
     fn refuse(&self) -> Unrepresentable {
         Reason::KeyNotString.into()
+    }
+
+    fn wrapped<T: Serialize + ?Sized>(mut self, value: &T) -> Done {
+        if self.wrappers >= MAX_WRAPPERS {
+            return Err(Reason::TooDeep.into());
+        }
+        self.wrappers += 1;
+        value.serialize(self)
     }
 
     fn float(self, finite: bool, shortest: &dyn fmt::Display) -> Done {
@@ -78,10 +87,6 @@ macro_rules! no_parts {
         type SerializeMap = Never;
         type SerializeStruct = Never;
         type SerializeStructVariant = Never;
-
-        fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Done {
-            value.serialize(self)
-        }
 
         fn serialize_newtype_variant<T: Serialize + ?Sized>(
             self,
@@ -155,6 +160,10 @@ impl ser::Serializer for TextSerializer<'_> {
     fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Done {
         Err(self.refuse())
     }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, _: &T) -> Done {
+        Err(self.refuse())
+    }
 }
 
 /// Keys that are written as their `Display`.
@@ -198,6 +207,10 @@ impl ser::Serializer for KeySerializer<'_> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Done {
-        value.serialize(self)
+        self.wrapped(value)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Done {
+        self.wrapped(value)
     }
 }

@@ -72,7 +72,8 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Writes the spelling, under a name by which our serializer knows that it spells a number. Any other serializer sees a newtype around a string.
+/// Writes the spelling, under a name by which our serializer knows that it spells a number. Any other
+/// serializer sees a newtype around a string.
 pub(super) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     struct Spelling<'a, T>(&'a T);
 
@@ -89,10 +90,12 @@ pub(super) fn deserialize<'de, T: ExactNumber, D: Deserializer<'de>>(deserialize
     deserializer.deserialize_newtype_struct(NUMBER_NAME, NumberVisitor(PhantomData))
 }
 
-/// Whether an error is that of our own deserializer, so that the value comes from a payload, be it through serde's buffers.
+/// Whether an error is that of our own deserializer, so that the value comes from a payload, be it through
+/// serde's buffers.
 ///
-/// serde's buffers keep the error type of the deserializer that filled them; it is private to this crate, so nothing else has it. Were two names ever
-/// not distinct, the answer would decide between two errors, or about a double that no payload handed out.
+/// serde's buffers keep the error type of the deserializer that filled them; it is private to this crate, so
+/// nothing else has it. Were two names ever not distinct, the answer would decide between two errors, or
+/// about a double that no payload handed out.
 fn is_ours<E>() -> bool {
     type_name::<E>() == type_name::<Fail>()
 }
@@ -136,7 +139,9 @@ impl<'de, T: ExactNumber> Visitor<'de> for NumberVisitor<T> {
 
     /// The spelling of a number in a payload, or where to find it.
     fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<T, E> {
-        if let Some(exact) = exact::by_bytes(bytes, T::from_text) {
+        if is_ours::<E>()
+            && let Some(exact) = exact::by_bytes(bytes, T::from_text)
+        {
             return exact.map_err(E::custom);
         }
         match std::str::from_utf8(bytes) {

@@ -1,4 +1,5 @@
-//! Where canonical text is put together: the one place that spells values, counts sizes and depth and looks for duplicate keys.
+//! Where canonical text is put together: the one place that spells values, counts sizes and depth and looks
+//! for duplicate keys.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -7,7 +8,8 @@ use std::ops::Range;
 use super::digits::{self, Token};
 use super::{MAX_DEPTH, MAX_PAYLOAD_BYTES, Reason};
 
-/// Up to this many keys of an object are compared one by one, which is faster than hashing them and allocates nothing.
+/// Up to this many keys of an object are compared one by one, which is faster than hashing them and allocates
+/// nothing.
 const FEW_KEYS: usize = 16;
 
 /// Canonical text in the making.
@@ -184,7 +186,7 @@ impl Sink {
     fn quoted(&mut self, value: &str) -> Result<(), Reason> {
         self.out.push('"');
         let mut rest = value;
-        while let Some(at) = rest.bytes().position(needs_escape) {
+        while let Some(at) = find_escape(rest.as_bytes()) {
             let (plain, tail) = rest.split_at_checked(at).unwrap_or((rest, ""));
             self.out.push_str(plain);
             let mut tail = tail.chars();
@@ -219,11 +221,36 @@ impl Frame {
 }
 
 /// What JSON does not take as it is inside quotes.
-pub(super) fn needs_escape(byte: u8) -> bool {
+fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// The larger of the text and its BSON; a scalar counts as the only element of a document with a one-letter key.
+/// Where the first byte is that JSON does not take as it is inside quotes.
+pub(super) fn find_escape(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGHS: u64 = ONES << 7;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // Sets the high bit of every byte looked for. A borrow may set it in the next byte too, never in one
+        // before: the lowest is right.
+        let quote = word ^ (ONES * u64::from(b'"'));
+        let backslash = word ^ (ONES * u64::from(b'\\'));
+        let below = (word.wrapping_sub(ONES * 0x20) & !word)
+            | (quote.wrapping_sub(ONES) & !quote)
+            | (backslash.wrapping_sub(ONES) & !backslash);
+        let found = below & HIGHS;
+        if found != 0 {
+            let byte = usize::try_from(found.trailing_zeros() / 8).unwrap_or(0);
+            return Some(index * 8 + byte);
+        }
+    }
+    let done = bytes.len() - rest.len();
+    rest.iter().position(|byte| needs_escape(*byte)).map(|at| done + at)
+}
+
+/// The larger of the text and its BSON; a scalar counts as the only element of a document with a one-letter
+/// key.
 pub(super) fn encoded_size(text: &str, bson: usize) -> usize {
     let bson = if text.starts_with(['{', '[']) { bson } else { bson + 8 };
     text.len().max(bson)
@@ -250,6 +277,22 @@ mod tests {
                 sink.null().unwrap();
             }
             assert_eq!(sink.key(&mut frame, &repeated.to_string()), Err(Reason::DuplicateKey), "{repeated}");
+        }
+    }
+
+    #[test]
+    fn the_first_byte_to_escape_is_found() {
+        for filler in [b'a', b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0x82, 0xa2, 0xdc, 0xff] {
+            for special in [0, 1, 0x1f, b'"', b'\\'] {
+                for len in 0..20 {
+                    let mut bytes = vec![filler; len];
+                    assert_eq!(find_escape(&bytes), None);
+                    for at in (0..len).rev() {
+                        bytes[at] = special;
+                        assert_eq!(find_escape(&bytes), Some(at));
+                    }
+                }
+            }
         }
     }
 

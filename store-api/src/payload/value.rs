@@ -23,13 +23,14 @@ pub enum Value {
     /// A string.
     String(String),
     /// Values in order.
-    Array(Vec<Value>),
+    Array(Vec<Self>),
     /// Keys and values as written. No key occurs twice in a value that comes from a payload.
-    Object(Vec<(String, Value)>),
+    Object(Vec<(String, Self)>),
 }
 
 impl Value {
-    /// The value at the end of `path`: keys of objects, and indexes of arrays as decimal digits. The empty path is the value itself.
+    /// The value at the end of `path`: keys of objects, and indexes of arrays as decimal digits. The empty
+    /// path is the value itself.
     #[must_use]
     pub fn at<S: AsRef<str>>(&self, path: impl IntoIterator<Item = S>) -> Option<&Self> {
         path.into_iter().try_fold(self, |value, segment| match value {
