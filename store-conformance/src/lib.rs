@@ -25,6 +25,13 @@
 //! that a backend cannot pass by design is an [`Exception`]: data, with a reason, shown as ignored; nothing else is ever
 //! skipped.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "this crate is test code: a panic is how a case says that the store broke the contract"
+)]
+
 mod case;
 mod cases;
 mod env;

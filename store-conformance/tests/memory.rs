@@ -1,5 +1,7 @@
 //! The in-memory store under the suite.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::{process::ExitCode, sync::Arc};
 
 use wow_store_api::{EventStore, ManualClock, MemoryStore, Result, Timestamp};
