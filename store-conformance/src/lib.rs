@@ -37,6 +37,7 @@ mod cases;
 mod env;
 mod guarantee;
 mod harness;
+mod mutants;
 
 pub use async_trait::async_trait;
 pub use case::{Case, CaseFn};
@@ -44,3 +45,4 @@ pub use cases::all as cases;
 pub use env::Env;
 pub use guarantee::{GUARANTEES, Guarantee, Status};
 pub use harness::{Backend, Exception, Place, Settings, run};
+pub use mutants::run as run_mutants;

@@ -1,0 +1,173 @@
+//! Gives every mutant to every case.
+//!
+//! Each run has a runtime of its own, with one thread and a clock of its own that jumps to the next timer when nothing
+//! is left to do: what never happens is known at once, and the order of things is the same every time. For that, cases
+//! and mutants wait and measure with tokio's clock, and use tasks rather than threads.
+//!
+//! So a case that never asks a right store about a fault ([`Mutant::is`](super::Mutant::is)) cannot tell the mutant
+//! from a right store, and is not run against it, unless `WOW_STORE_MUTANTS=all` asks for every pair.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    panic,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use super::{Fault, MutantBackend, MutantSpec, nothing::NothingBackend};
+use crate::{
+    case::Case,
+    cases,
+    harness::{Backend, run_case},
+};
+
+/// Longest that one run may take on the clock on the wall: it takes milliseconds.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs every case against every mutant, as a test program (`harness = false`): one test per mutant, which must be
+/// rejected by exactly the cases that it names; every case must reject one, and a store that does nothing.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let started = Instant::now();
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !QUIET.get() {
+            loud(info);
+        }
+    }));
+    let mut trials: Vec<Trial> = super::all()
+        .into_iter()
+        .map(|spec| Trial::test(spec.name, move || check(spec).map_err(Failed::from)))
+        .collect();
+    trials.push(Trial::test("suite::a_right_store_passes_every_case", || {
+        let failed = right_runs().iter().filter_map(|(case, run)| Some((case, run.as_ref().err()?)));
+        none("a right store is rejected by", failed.map(|(case, why)| format!("{case}: {why}")))
+    }));
+    trials.push(Trial::test("suite::a_store_that_does_nothing_fails_every_case", || {
+        let passed = cases().into_iter().filter(|case| verdict(*case, NothingBackend).is_ok());
+        none("cases that a store that does nothing passes", passed.map(|case| case.name.to_owned()))
+    }));
+    trials.push(Trial::test("suite::every_case_has_a_mutant", || {
+        let caught: BTreeSet<_> = super::all().iter().flat_map(|spec| spec.rejected_by).copied().collect();
+        let idle = cases().into_iter().filter(|case| !caught.contains(case.name));
+        none("cases that no mutant names", idle.map(|case| case.name.to_owned()))
+    }));
+    trials.push(Trial::test("suite::every_mutant_is_there_once_and_names_cases", || {
+        let names: BTreeSet<_> = cases().iter().map(|case| case.name).collect();
+        let mut seen = BTreeSet::new();
+        let wrong = super::all().into_iter().filter_map(|spec| {
+            let unknown: Vec<_> = spec.rejected_by.iter().filter(|case| !names.contains(*case)).collect();
+            let twice = !seen.insert(spec.name);
+            (twice || !unknown.is_empty()).then(|| format!("{} (unknown cases: {unknown:?})", spec.name))
+        });
+        none("mutants that are listed twice or name unknown cases", wrong)
+    }));
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list {
+        eprintln!(
+            "{} cases, {} mutants, {} runs in {:.1} s",
+            cases().len(),
+            super::all().len(),
+            RUNS.load(Ordering::Relaxed),
+            started.elapsed().as_secs_f64()
+        );
+    }
+    conclusion.exit_code()
+}
+
+fn none(what: &str, found: impl Iterator<Item = String>) -> Result<(), Failed> {
+    let found: Vec<String> = found.collect();
+    if found.is_empty() { Ok(()) } else { Err(format!("{what}:\n  {}", found.join("\n  ")).into()) }
+}
+
+/// Whether a mutant is rejected by exactly the cases that it names.
+fn check(spec: MutantSpec) -> Result<(), String> {
+    let every_pair = std::env::var("WOW_STORE_MUTANTS").is_ok_and(|pairs| pairs == "all");
+    let mut problems = Vec::new();
+    for case in cases() {
+        let declared = spec.rejected_by.contains(&case.name);
+        let met = match right_runs().get(case.name) {
+            Some(Ok(consulted)) => consulted.contains(&spec.fault),
+            Some(Err(_)) | None => true,
+        };
+        if !met && !every_pair {
+            if declared {
+                problems.push(format!("{} never meets the fault", case.name));
+            }
+            continue;
+        }
+        let backend = MutantBackend { fault: Some(spec.fault), ..MutantBackend::default() };
+        match (verdict(case, backend), declared) {
+            (Ok(()), true) => problems.push(format!("{} does not reject it", case.name)),
+            (Err(why), false) => problems.push(format!("{} rejects it too: {why}", case.name)),
+            (Ok(()), false) | (Err(_), true) => {}
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{} ({}):\n  {}", spec.name, spec.what.trim(), problems.join("\n  "))),
+    }
+}
+
+/// Every case on a right store: which faults it asks about, or why it fails.
+fn right_runs() -> &'static BTreeMap<&'static str, Result<BTreeSet<Fault>, String>> {
+    static RIGHT_RUNS: OnceLock<BTreeMap<&'static str, Result<BTreeSet<Fault>, String>>> = OnceLock::new();
+    RIGHT_RUNS.get_or_init(|| {
+        let waiting = Mutex::new(cases());
+        let done = Mutex::new(BTreeMap::new());
+        let next = || waiting.lock().expect("no panic under the lock").pop();
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    while let Some(case) = next() {
+                        let backend = MutantBackend::default();
+                        let consulted = Arc::clone(&backend.consulted);
+                        let run = verdict(case, backend);
+                        let faults = consulted.lock().expect("no panic under the lock").clone();
+                        let run = run.map(|()| faults);
+                        done.lock().expect("no panic under the lock").insert(case.name, run);
+                    }
+                });
+            }
+        });
+        done.into_inner().expect("no panic under the lock")
+    })
+}
+
+/// Runs one case.
+fn verdict(case: Case, backend: impl Backend) -> Result<(), String> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    let (send, receive) = mpsc::channel();
+    let run = move || {
+        QUIET.set(true);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime for one run");
+        let verdict = runtime.block_on(run_case(case, &backend));
+        runtime.shutdown_background();
+        send.send(verdict).unwrap_or_default();
+    };
+    thread::Builder::new().spawn(run).expect("a thread for one run");
+    match receive.recv_timeout(WATCHDOG) {
+        Ok(verdict) => verdict,
+        Err(_) => panic!("{} never ends, and does not even sleep", case.name),
+    }
+}
