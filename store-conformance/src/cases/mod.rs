@@ -2,11 +2,15 @@
 
 use crate::case::Case;
 
+mod fence;
+mod lease;
 mod log;
+mod member;
+mod support;
 
 /// Every case, in the order of the topics.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    let topics: &[&[Case]] = &[log::CASES];
+    let topics: &[&[Case]] = &[log::CASES, lease::CASES, member::CASES, fence::CASES];
     topics.concat()
 }
