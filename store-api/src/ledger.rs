@@ -336,8 +336,8 @@ pub trait FailureLedger: Send + Sync {
     async fn advance(&self, attempt: Attempt) -> Result<bool>;
 
     /// Removes the entry: the aggregate has caught up with everything up to the commit of this attempt (inclusive). A
-    /// parked aggregate stays, and so does one that failed at, or is retrying from, a version behind this commit's: the
-    /// call is a late one. Says whether there is no entry any more.
+    /// parked aggregate stays. So does one of which a later commit was tried, failed or handled: the call is a late
+    /// one, and what is to be handled from there on must not be forgotten. Says whether there is no entry any more.
     ///
     /// # Errors
     /// As for [`record_attempt`](Self::record_attempt).

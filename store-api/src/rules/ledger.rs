@@ -127,8 +127,11 @@ pub fn advance(attempt: &Attempt, known: Option<&Failure>, now: Timestamp) -> Op
 pub fn resolves(attempt: &Attempt, known: &Failure) -> bool {
     match known.state {
         FailureState::Parked => false,
-        // The commit that was tried is the one that must have succeeded.
-        FailureState::Trying => attempt.commit.version >= known.commit.version,
-        FailureState::Retrying => attempt.commit.version.saturating_add(1) >= known.from_version,
+        // The commit that was tried or failed last is one that must have been handled; and so must all before
+        // `from_version`, where a retry has moved that.
+        FailureState::Trying | FailureState::Retrying => {
+            attempt.commit.version >= known.commit.version
+                && attempt.commit.version.saturating_add(1) >= known.from_version
+        }
     }
 }
