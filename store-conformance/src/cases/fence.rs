@@ -196,12 +196,14 @@ async fn owner_nobody_overtook_is_let_through(env: Env) {
     for door in DOORS {
         write(store, door, &partition(0), held.epoch).await.expect("given back, but nobody took it");
     }
+    assert_eq!(store.head(&order("written")).await.expect("the head"), 4, "every append was stored");
 }
 
 async fn writes_without_a_fence_are_let_through(env: Env) {
     let store = env.store();
     take_over(&env).await;
     store.append(commit(&order("written"), "free")).await.expect("no fence, no refusal");
+    assert_eq!(store.head(&order("written")).await.expect("the head"), 2, "it was stored");
     let save = SaveCheckpoint::new(group(), partition(0), 1_000);
     store.save_checkpoint(save).await.expect("no epoch, no refusal");
     let timer = ScheduleTimer::new(shop(), TimerId::new("free").expect("valid"), Due::After(HOUR), &1);

@@ -477,4 +477,7 @@ async fn fractions_of_a_millisecond_round_up(env: Env) {
     assert_eq!(held.expires_at, later(now, 1), "1 ns lasts 1 ms, not nothing");
     let answer = renew(store, &held.token(&a), Duration::from_micros(2_001)).await;
     assert_eq!(answer, LeaseRenewed::Renewed(later(now, 3)), "renewals round up too");
+    let stored = store.leases(&group(), &shop()).await.expect("leases are listed");
+    let ends: Vec<Timestamp> = stored.iter().map(|lease| lease.expires_at).collect();
+    assert_eq!(ends, [later(now, 2), later(now, 3)], "what is stored is what was answered");
 }

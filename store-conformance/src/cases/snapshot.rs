@@ -339,6 +339,7 @@ async fn dropped_one_is_rebuilt_at_any_version(env: Env) {
     save(store, &id, 3, 2).await;
     store.delete_snapshot(&id).await.expect("answered");
     assert_eq!(save(store, &id, 1, 1).await, SnapshotSaved::Saved, "nothing of the dropped one is left");
+    assert_eq!(version(store, &id, 1).await, Some(1), "and it is there again");
     store.drop_snapshots(id.aggregate_type()).await.expect("answered");
     assert_eq!(version(store, &id, 1).await, None, "dropped again");
     assert_eq!(save(store, &id, 1, 0).await, SnapshotSaved::Saved, "and rebuilt");
