@@ -1,0 +1,75 @@
+//! `replay` on real event logs, where they are: in the directory that `WOW_DATA` names, or in `../shared/data` beside
+//! the workspace. They are not part of the repository; without them these tests are reported as ignored.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so by a panic")]
+
+mod support;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use support::{replay, rows, stdout};
+
+/// A log, and rows that its report must have: counted from the file by other means.
+struct Log {
+    file: &'static str,
+    rows: &'static [&'static [&'static str]],
+}
+
+const LOGS: [Log; 3] = [
+    Log {
+        file: "roadtraffic100.xes.gz",
+        rows: &[
+            &["Create Fine", "100"],
+            &["amount", "157", "9384.19"],
+            &["expense", "78", "883.59"],
+            &["paymentAmount", "58", "2968.03"],
+            &["totalPaymentAmount", "158", "3433.93"],
+        ],
+    },
+    Log {
+        file: "bpic2013_incidents.xes.gz",
+        rows: &[&["Accepted", "40117"], &["Completed", "13867"], &["Queued", "11544"], &["Unmatched", "5"]],
+    },
+    Log {
+        file: "bpic2012.xes.gz",
+        rows: &[&["A_SUBMITTED", "13087"], &["AMOUNT_REQ", "13087", "177634511"]],
+    },
+];
+
+fn directory() -> PathBuf {
+    match std::env::var_os("WOW_DATA") {
+        Some(directory) => directory.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+    }
+}
+
+fn check(path: &Path, expected: &[&[&str]]) -> Result<(), Failed> {
+    if !path.is_file() {
+        return Err(
+            format!("there is no {}: set WOW_DATA to the directory that has it", path.display()).into()
+        );
+    }
+    let mut command = replay(path);
+    command.args(["--data", "memory"]);
+    let stdout = stdout(command, 0);
+    let rows = rows(&stdout);
+    for expected in expected {
+        // Activities and sums as counted by other means.
+        assert!(rows.iter().any(|row| row == expected), "{expected:?} is missing in\n{stdout}");
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let trials = LOGS.into_iter().map(|log| {
+        let path = directory().join(log.file);
+        let there = path.is_file();
+        let trial = Trial::test(format!("replay::{}", log.file), move || check(&path, log.rows));
+        if there { trial } else { trial.with_kind("no such file: set WOW_DATA").with_ignored_flag(true) }
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
