@@ -49,7 +49,7 @@ pub type CommitStream = BoxStream<'static, Result<RecordedCommit>>;
 /// Which versions to load, both bounds inclusive. Made from any range of `u64`, also `..`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionRange {
-    /// The first version (inclusive), at least 1.
+    /// The first version (inclusive); there is none below 1.
     pub first: Version,
     /// The last version (inclusive). The range is empty if it is below `first`.
     pub last: Version,
@@ -164,7 +164,8 @@ pub struct ReadPage {
     pub partition: PartitionId,
     /// Read from just after this position (exclusive); 0 for the beginning.
     pub after_position: Position,
-    /// At most so many commits (inclusive), at least 1.
+    /// At most so many commits (inclusive), 1 to [`ReadPage::LIMIT_MAX_COMMITS`]; a store moves what is outside to the
+    /// nearer bound.
     pub max_commits: usize,
     /// Stop after the commit with which the events' bodies reach this many bytes. The first commit is always
     /// delivered, however large.

@@ -83,6 +83,12 @@ struct Hub {
     closed: bool,
 }
 
+impl Hub {
+    fn slots(&self) -> Vec<Arc<Mutex<Slot>>> {
+        self.watchers.values().flatten().filter_map(Weak::upgrade).collect()
+    }
+}
+
 /// The hub that a store owns. Clones are the same hub.
 #[derive(Clone, Default)]
 pub struct Wakeups(Arc<Mutex<Hub>>);
@@ -137,8 +143,12 @@ impl Wakeups {
 
     /// Ends all watchers with [`ErrorKind::Closed`]; no new ones are given.
     pub fn close(&self) {
-        let slots = self.all_slots();
-        lock(&self.0).closed = true;
+        // Under one lock, so that no watcher is given out in between, which nobody would ever tell.
+        let slots = {
+            let mut hub = lock(&self.0);
+            hub.closed = true;
+            hub.slots()
+        };
         for slot in slots {
             tell(&slot, None, true);
         }
@@ -149,7 +159,7 @@ impl Wakeups {
     }
 
     fn all_slots(&self) -> Vec<Arc<Mutex<Slot>>> {
-        lock(&self.0).watchers.values().flatten().filter_map(Weak::upgrade).collect()
+        lock(&self.0).slots()
     }
 }
 

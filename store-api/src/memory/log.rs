@@ -259,7 +259,7 @@ impl MemoryStore {
     ) -> Result<CommitStream> {
         self.with("load", |_, _| Ok(()))?;
         let (store, aggregate_id) = (self.clone(), aggregate_id.clone());
-        let chunks = stream::unfold(Some(versions.first), move |from| {
+        let chunks = stream::unfold(Some(versions.first.max(1)), move |from| {
             let chunk = from.map(|from| {
                 store.with("load", |state, _| {
                     let chunk: Vec<RecordedCommit> = (from..=versions.last)
@@ -340,8 +340,9 @@ impl EventLog for MemoryStore {
             let log = state.partition(partition);
             let mut found = Page::empty(page.after_position);
             let mut bytes = 0;
+            let max_commits = page.max_commits.clamp(1, ReadPage::LIMIT_MAX_COMMITS);
             for commit in log.iter().skip(usize::try_from(page.after_position).unwrap_or(usize::MAX)) {
-                if found.commits.len() >= page.max_commits.max(1) || bytes >= page.max_bytes.max(1) {
+                if found.commits.len() >= max_commits || bytes >= page.max_bytes.max(1) {
                     found.more = true;
                     break;
                 }
