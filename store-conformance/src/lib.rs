@@ -29,6 +29,7 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::as_conversions,
     reason = "this crate is test code: a panic is how a case says that the store broke the contract"
 )]
 

@@ -2,18 +2,34 @@
 
 use crate::case::Case;
 
+mod append_all;
+mod append_races;
+mod checkpoint;
 mod fence;
 mod lease;
 mod ledger;
 mod log;
 mod member;
+mod read;
 mod snapshot;
 mod support;
+mod tools;
 
 /// Every case, in the order of the topics.
 #[must_use]
+#[rustfmt::skip] // One topic a line.
 pub fn all() -> Vec<Case> {
-    let topics: &[&[Case]] =
-        &[log::CASES, lease::CASES, member::CASES, fence::CASES, snapshot::CASES, ledger::CASES];
+    let topics: &[&[Case]] = &[
+        log::CASES,
+        read::CASES,
+        append_all::CASES,
+        append_races::CASES,
+        checkpoint::CASES,
+        lease::CASES,
+        member::CASES,
+        fence::CASES,
+        snapshot::CASES,
+        ledger::CASES,
+    ];
     topics.concat()
 }

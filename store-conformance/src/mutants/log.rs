@@ -12,7 +12,19 @@ use super::{Mutant, mutants, rewrite::rewrite};
 
 mutants! { LogFault in "log":
     /// The expected version is not looked at.
-    IgnoresExpectedVersion => ["log::append_rejects_every_other_expected_version"],
+    IgnoresExpectedVersion => [
+        "log::append_rejects_every_other_expected_version",
+        "log::no_stream_is_exact_zero",
+        "log::refused_append_leaves_no_trace",
+        "log::aggregate_types_appear_with_their_first_commit",
+        "log::second_handle_continues_what_the_first_wrote",
+        "append_all::nothing_is_stored_if_one_is_refused",
+        "append_all::a_later_commit_sees_the_earlier_ones",
+        "append_all::the_first_refusal_is_told",
+        "append_races::one_version_has_one_winner",
+        "append_races::every_append_of_a_batch_gets_its_own_outcome",
+        "append_races::several_commits_race_as_one",
+    ],
 }
 
 impl Mutant {
