@@ -5,7 +5,7 @@ use wow_store_api::{
     Receipt, StoreExt as _,
 };
 
-use super::tools::{fence, json, load_all, mailer, neighbours, read_all, refused, sound_log, stored};
+use super::tools::{fence, json, load_all, neighbours, read_all, refused, sound_log, stored};
 use crate::{
     case::topic,
     env::{Env, append_many, commit, order, shop},
@@ -21,10 +21,6 @@ topic! { "log":
     a_command_id_belongs_to_its_aggregate [L3],
     receipt_is_told_beforehand [L3],
     refused_append_leaves_no_trace [L1, L5],
-    fence_lower_than_an_earlier_write_is_refused [L7],
-    fence_counts_by_group_and_partition [L7],
-    fence_is_checked_between_replay_and_version [L3, L7],
-    fence_survives_reopen [L7],
     recorded_commit_is_what_was_appended [L1, L9],
     seventy_thousand_events_fit_in_one_commit [L1],
     aggregate_types_appear_with_their_first_commit [L10],
@@ -179,60 +175,6 @@ async fn refused_append_leaves_no_trace(env: Env) {
     let commits = read_all(store, wow_store_api::ReadPage::new(partition, 0)).await;
     assert_eq!(commits.len(), 5, "and nothing else is in the log");
     sound_log(store, &shop()).await;
-}
-
-async fn fence_lower_than_an_earlier_write_is_refused(env: Env) {
-    let (store, id) = (env.store(), order("1"));
-    for (n, epoch) in [1, 1, 5, 5, 7].into_iter().enumerate() {
-        let fenced = commit(&id, format!("up-{n}")).fenced(fence(epoch));
-        store.append(fenced).await.expect("the highest epoch so far is let through");
-    }
-    for epoch in [0, 1, 5, 6] {
-        let error = refused(store.append(commit(&id, format!("late-{epoch}")).fenced(fence(epoch))).await);
-        let kind = ErrorKind::Fenced { group: mailer(), partition: fence(0).partition, epoch, current: 7 };
-        assert_eq!(*error.kind(), kind, "it says which epoch overtook it");
-        assert_eq!((error.outcome(), error.is_transient()), (Outcome::NotApplied, false), "for good");
-    }
-    store.append(commit(&id, "no fence")).await.expect("an append without a fence is nobody's");
-    store.append(commit(&id, "last").fenced(fence(MAX_COUNTER))).await.expect("the last epoch there is");
-    let beyond = commit(&id, "beyond").fenced(fence(MAX_COUNTER + 1));
-    let error = refused(store.append(beyond).await);
-    assert!(matches!(error.kind(), ErrorKind::InvalidInput { .. }), "there is no such epoch: {error:?}");
-    assert_eq!(store.head(&id).await.expect("the head"), 7, "what was refused is not stored");
-}
-
-async fn fence_counts_by_group_and_partition(env: Env) {
-    let (store, id) = (env.store(), order("1"));
-    store.append(commit(&id, "c1").fenced(fence(9))).await.expect("the first with this lease");
-    let mut other_group = fence(1);
-    other_group.group = wow_store_api::SubscriptionName::new("Mailer").expect("a valid name");
-    let mut other_partition = fence(1);
-    other_partition.partition = wow_store_api::PartitionId::new(shop(), 1);
-    let mut other_context = fence(1);
-    other_context.partition = wow_store_api::PartitionId::new("depot".try_into().expect("valid"), 0);
-    for (n, other) in [other_group, other_partition, other_context].into_iter().enumerate() {
-        let receipt = store.append(commit(&id, format!("other-{n}")).fenced(other)).await;
-        assert!(!receipt.expect("another lease has epochs of its own").replayed, "it is stored");
-    }
-    let error = refused(store.append(commit(&id, "late").fenced(fence(8))).await);
-    assert!(error.is_fenced(), "and does not change this one: {error:?}");
-}
-
-async fn fence_is_checked_between_replay_and_version(env: Env) {
-    let (store, id) = (env.store(), order("1"));
-    let first = store.append(commit(&id, "c1").fenced(fence(9))).await.expect("it succeeds");
-    let replay = store.append(commit(&id, "c1").fenced(fence(1))).await.expect("it is stored already");
-    assert_eq!(replay, first.replay(), "a replay is not looked at any further");
-    let both = commit(&id, "c2").fenced(fence(1)).expect(ExpectedVersion::NoStream);
-    let error = refused(store.append(both).await);
-    assert!(error.is_fenced(), "a writer without its lease is told so first: {error:?}");
-}
-
-async fn fence_survives_reopen(mut env: Env) {
-    env.store().append(commit(&order("1"), "c1").fenced(fence(9))).await.expect("it succeeds");
-    env.reopen().await;
-    let error = refused(env.store().append(commit(&order("2"), "c2").fenced(fence(8))).await);
-    assert!(error.is_fenced(), "the highest epoch is remembered: {error:?}");
 }
 
 async fn recorded_commit_is_what_was_appended(env: Env) {
