@@ -38,12 +38,16 @@ mod cases;
 mod env;
 mod guarantee;
 mod harness;
+mod model;
 mod mutants;
+mod run;
+mod seed;
 
 pub use async_trait::async_trait;
 pub use case::{Case, CaseFn};
 pub use cases::all as cases;
 pub use env::Env;
 pub use guarantee::{GUARANTEES, Guarantee, Status};
-pub use harness::{Backend, Exception, Place, Settings, run};
+pub use harness::{Backend, Exception, Place, Settings};
 pub use mutants::run as run_mutants;
+pub use run::run;

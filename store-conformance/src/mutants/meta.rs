@@ -22,12 +22,16 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::{Builder, Runtime};
 
 use super::{Fault, MutantBackend, MutantSpec, nothing::NothingBackend};
 use crate::{
     case::Case,
     cases,
-    harness::{Backend, run_case},
+    harness::Backend,
+    model::{self, Effort, Theme},
+    run::run_case,
+    seed::Seed,
 };
 
 /// Longest that one run may take on the clock on the wall: it takes milliseconds.
@@ -78,6 +82,10 @@ pub fn run() -> ExitCode {
         });
         none("mutants that are listed twice or name unknown cases", wrong)
     }));
+    trials.push(Trial::test("model::catches_wrong_stores", || {
+        let missed = super::all().into_iter().filter(|spec| !model_catches(*spec));
+        none("mutants that the model test misses", missed.map(|spec| spec.name.to_owned()))
+    }));
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
         eprintln!(
@@ -125,6 +133,27 @@ fn check(spec: MutantSpec) -> Result<(), String> {
     }
 }
 
+/// Whether random histories find a difference between a mutant and the model.
+fn model_catches(spec: MutantSpec) -> bool {
+    let effort = Effort { histories: 100, shrinks: 0 };
+    let backend: Arc<dyn Backend> =
+        Arc::new(MutantBackend { fault: Some(spec.fault), ..MutantBackend::default() });
+    QUIET.set(true);
+    let runtime = runtime();
+    let caught = Theme::ALL
+        .iter()
+        .any(|theme| model::compare(*theme, &backend, &runtime, Seed::of(1), effort).is_err());
+    runtime.shutdown_background();
+    QUIET.set(false);
+    caught
+}
+
+/// A runtime of one thread whose clock jumps.
+fn runtime() -> Runtime {
+    let builder = &mut Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().expect("a runtime for one run")
+}
+
 /// Every case on a right store: which faults it asks about, or why it fails.
 fn right_runs() -> &'static BTreeMap<&'static str, Result<BTreeSet<Fault>, String>> {
     static RIGHT_RUNS: OnceLock<BTreeMap<&'static str, Result<BTreeSet<Fault>, String>>> = OnceLock::new();
@@ -156,11 +185,7 @@ fn verdict(case: Case, backend: impl Backend) -> Result<(), String> {
     let (send, receive) = mpsc::channel();
     let run = move || {
         QUIET.set(true);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime for one run");
+        let runtime = runtime();
         let verdict = runtime.block_on(run_case(case, &backend));
         runtime.shutdown_background();
         send.send(verdict).unwrap_or_default();
