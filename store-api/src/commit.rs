@@ -230,8 +230,8 @@ impl Commit {
     ///
     /// # Errors
     /// - [`ErrorKind::InvalidName`]: the command id breaks the rule of ids.
-    /// - [`ErrorKind::InvalidInput`]: no event, more than [`MAX_RIDERS`] reservations and timers, or a timer of
-    ///   another context.
+    /// - [`ErrorKind::InvalidInput`]: no event, more than [`MAX_RIDERS`] reservations and timers, a reservation as for
+    ///   [`ReservationOp::check`], or a timer of another context.
     /// - [`ErrorKind::TooLarge`]: more than [`MAX_COMMIT_BYTES`].
     pub fn check(self) -> Result<CheckedCommit> {
         let command_id = CommandId::new(&self.command_id)?;
@@ -246,6 +246,14 @@ impl Commit {
         }
         for event in &self.events {
             check_revision(event.revision)?;
+        }
+        self.reservations.iter().try_for_each(ReservationOp::check)?;
+        if let Some(timer) = self.timers.iter().find(|timer| timer.context() != self.aggregate_id.context()) {
+            return Err(Error::invalid_input(format!(
+                "a timer of {} cannot ride in a commit on {}: schedule it on its own",
+                timer.context(),
+                self.aggregate_id
+            )));
         }
         let checked = CheckedCommit(Arc::new(Checked {
             aggregate_id: self.aggregate_id,
