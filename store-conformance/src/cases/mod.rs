@@ -11,8 +11,11 @@ mod ledger;
 mod log;
 mod member;
 mod read;
+mod reservation;
+mod riders;
 mod snapshot;
 mod support;
+mod timer;
 mod tools;
 
 /// Every case, in the order of the topics.
@@ -30,6 +33,9 @@ pub fn all() -> Vec<Case> {
         fence::CASES,
         snapshot::CASES,
         ledger::CASES,
+        reservation::CASES,
+        timer::CASES,
+        riders::CASES,
     ];
     topics.concat()
 }

@@ -24,6 +24,9 @@ mutants! { LogFault in "log":
         "append_races::one_version_has_one_winner",
         "append_races::every_append_of_a_batch_gets_its_own_outcome",
         "append_races::several_commits_race_as_one",
+        "riders::version_conflict_takes_them_all_back",
+        "riders::one_refused_rider_refuses_all_commits",
+        "riders::version_is_looked_at_first",
     ],
 }
 
