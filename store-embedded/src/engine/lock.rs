@@ -1,0 +1,103 @@
+//! One process at a time: an advisory lock on a file that says who holds it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use wow_store_api::{Clock, SystemClock};
+
+use crate::engine::error::OpenError;
+
+pub(crate) const FILE: &str = "owner";
+
+/// A handle that was just dropped may still be letting go.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Held as long as the store is open. The operating system lets go of it when the process dies, however it dies.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    file: File,
+}
+
+impl DirectoryLock {
+    pub(crate) fn acquire(directory: &Path) -> Result<Self, OpenError> {
+        let path = directory.join(FILE);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(OpenError::io("open", &path))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(source)) => return Err(OpenError::io("lock", &path)(source)),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let mut holder = String::new();
+                    // Where a locked file cannot be read (Windows) the holder stays unnamed.
+                    let known = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
+                    return Err(OpenError::Locked {
+                        directory: directory.to_path_buf(),
+                        holder: if known { holder.trim().to_owned() } else { "another process".to_owned() },
+                    });
+                }
+            }
+        }
+        let text = format!("process {} on {} since {}\n", std::process::id(), host(), SystemClock.now());
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| file.flush())
+            .map_err(OpenError::io("write", &path))?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // The name is only for whoever finds the file locked; closing the file unlocks it in any case.
+        let _ = self.file.set_len(0);
+        let _ = self.file.unlock();
+    }
+}
+
+fn host() -> String {
+    std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "an unnamed host".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_holder_is_told_who_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = DirectoryLock::acquire(directory.path()).unwrap();
+        let error = DirectoryLock::acquire(directory.path()).unwrap_err();
+        assert!(
+            matches!(&error, OpenError::Locked { holder, .. }
+            if holder.starts_with(&format!("process {} on ", std::process::id()))),
+            "{error}"
+        );
+        drop(first);
+        DirectoryLock::acquire(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn leftover_of_a_dead_holder_does_not_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(FILE), "process 1 on nowhere since the beginning\n").unwrap();
+        DirectoryLock::acquire(directory.path()).unwrap();
+    }
+}

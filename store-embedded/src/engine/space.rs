@@ -1,0 +1,113 @@
+//! The keyspaces of a store directory.
+
+use std::sync::Arc;
+
+use fjall::compaction::Leveled;
+use fjall::config::{BlockSizePolicy, CompressionPolicy};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
+
+use crate::engine::error::OpenError;
+
+/// Names a keyspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Space {
+    /// Commits by context, partition and position.
+    Log,
+    /// Commits by aggregate and version.
+    Stream,
+    /// Receipts by aggregate and command id.
+    Command,
+    /// Snapshots by aggregate.
+    Snapshot,
+    /// Failures, reservations and timers.
+    Record,
+    /// What is small and asked for often: heads, leases, checkpoints.
+    State,
+}
+
+pub(crate) const COUNT: usize = 6;
+
+impl Space {
+    pub(crate) const ALL: [Self; COUNT] =
+        [Self::Log, Self::Stream, Self::Command, Self::Snapshot, Self::Record, Self::State];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Stream => "stream",
+            Self::Command => "command",
+            Self::Snapshot => "snapshot",
+            Self::Record => "record",
+            Self::State => "state",
+        }
+    }
+
+    fn options(self) -> KeyspaceCreateOptions {
+        // Commits are read in ranges and never overwritten; receipts and state are read by key.
+        let (block, memtable) = match self {
+            Self::Log | Self::Stream => (16 * 1024, 64 * 1024 * 1024),
+            Self::Command => (4 * 1024, 32 * 1024 * 1024),
+            Self::Snapshot => (16 * 1024, 32 * 1024 * 1024),
+            Self::Record | Self::State => (4 * 1024, 16 * 1024 * 1024),
+        };
+        KeyspaceCreateOptions::default()
+            .manual_journal_persist(true)
+            .max_memtable_size(memtable)
+            .data_block_size_policy(BlockSizePolicy::all(block))
+            .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+            .compaction_strategy(Arc::new(Leveled::default()))
+    }
+}
+
+/// One value per keyspace.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PerSpace<T> {
+    log: T,
+    stream: T,
+    command: T,
+    snapshot: T,
+    record: T,
+    state: T,
+}
+
+impl<T> PerSpace<T> {
+    pub(crate) fn get(&self, space: Space) -> &T {
+        match space {
+            Space::Log => &self.log,
+            Space::Stream => &self.stream,
+            Space::Command => &self.command,
+            Space::Snapshot => &self.snapshot,
+            Space::Record => &self.record,
+            Space::State => &self.state,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, space: Space) -> &mut T {
+        match space {
+            Space::Log => &mut self.log,
+            Space::Stream => &mut self.stream,
+            Space::Command => &mut self.command,
+            Space::Snapshot => &mut self.snapshot,
+            Space::Record => &mut self.record,
+            Space::State => &mut self.state,
+        }
+    }
+}
+
+impl PerSpace<Keyspace> {
+    pub(crate) fn open(database: &Database) -> Result<Self, OpenError> {
+        let open = |space: Space| {
+            database
+                .keyspace(space.name(), || space.options())
+                .map_err(OpenError::database("open a keyspace"))
+        };
+        Ok(Self {
+            log: open(Space::Log)?,
+            stream: open(Space::Stream)?,
+            command: open(Space::Command)?,
+            snapshot: open(Space::Snapshot)?,
+            record: open(Space::Record)?,
+            state: open(Space::State)?,
+        })
+    }
+}

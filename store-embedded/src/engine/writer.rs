@@ -1,0 +1,374 @@
+//! The writer: one thread through which every write goes.
+//!
+//! It takes whatever is queued, applies each operation to an overlay, writes the whole batch with one sync and then
+//! answers all of them. While a batch is on its way to disk the next one gathers in the queue, so that the batch size
+//! follows the load and a lone caller waits for nothing but its own sync.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fjall::{AbstractTree, Database, Keyspace, PersistMode};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use wow_store_api::{Clock, Timestamp, Wakeups};
+
+use crate::engine::error::{WriteError, WriteErrorKind};
+use crate::engine::heartbeat::{self, Heartbeat};
+use crate::engine::hot::Hot;
+use crate::engine::mark::Mark;
+use crate::engine::overlay::Overlay;
+use crate::engine::space::{PerSpace, Space};
+use crate::engine::view::{Tx, View};
+
+/// Operations taken from the queue at a time.
+const BATCH_OPERATIONS: usize = 1024;
+/// A batch is written once it is this large.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// Operations and bytes that may wait.
+pub(crate) const QUEUE_OPERATIONS: usize = 4096;
+pub(crate) const QUEUE_BYTES: u32 = 64 * 1024 * 1024;
+
+/// fjall sleeps in long steps, for ever if its workers are gone, from four sealed memtables or thirty runs on. Below
+/// these limits, waiting here first, it does not get there.
+const MAX_SEALED_MEMTABLES: usize = 2;
+const MAX_LEVEL0_RUNS: usize = 20;
+const STALL_STEP: Duration = Duration::from_millis(1);
+
+/// A file that is written to see whether any can be.
+pub(crate) const PROBE: &str = "probe";
+const PROBE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The outcome of an operation whose batch is durable, or that wrote nothing; or why there is none.
+pub(crate) type Answer<R, E> = Result<Result<R, E>, WriteError>;
+
+/// Why the store no longer writes.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Poison(Arc<Mutex<Option<Arc<str>>>>);
+
+impl Poison {
+    pub(crate) fn reason(&self) -> Option<Arc<str>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first reason stays.
+    fn set(&self, reason: String) -> Arc<str> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(held.get_or_insert_with(|| Arc::from(reason)))
+    }
+}
+
+/// A queued operation.
+pub(crate) trait Operation: Send {
+    /// Nobody waits for it any more.
+    fn is_abandoned(&self) -> bool;
+    /// Runs it. Says whether its writes are to be kept.
+    fn apply(&mut self, tx: &mut Tx<'_>) -> bool;
+    /// Gives its own outcome to the caller, or the error that took its place.
+    fn answer(self: Box<Self>, failure: Option<WriteError>);
+}
+
+struct Call<F, R, E> {
+    operation: Option<F>,
+    outcome: Option<Result<R, E>>,
+    reply: oneshot::Sender<Answer<R, E>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<F, R, E> Operation for Call<F, R, E>
+where
+    F: FnOnce(&mut Tx<'_>) -> Result<R, E> + Send,
+    R: Send,
+    E: Send,
+{
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> bool {
+        let Some(operation) = self.operation.take() else { return false };
+        self.outcome.insert(operation(tx)).is_ok()
+    }
+
+    fn answer(self: Box<Self>, failure: Option<WriteError>) {
+        let answer = match (failure, self.outcome) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(outcome)) => Ok(outcome),
+            (None, None) => Err(WriteError::closed()),
+        };
+        // The caller may have gone away; what it asked for stands.
+        let _ = self.reply.send(answer);
+    }
+}
+
+pub(crate) fn call<F, R, E>(
+    operation: F,
+    room: OwnedSemaphorePermit,
+) -> (Box<dyn Operation>, oneshot::Receiver<Answer<R, E>>)
+where
+    F: FnOnce(&mut Tx<'_>) -> Result<R, E> + Send + 'static,
+    R: Send + 'static,
+    E: Send + 'static,
+{
+    let (reply, answer) = oneshot::channel();
+    (Box::new(Call { operation: Some(operation), outcome: None, reply, _room: room }), answer)
+}
+
+/// `None` only wakes the writer.
+pub(crate) type Message = Option<Box<dyn Operation>>;
+
+/// The state that the thread owns.
+pub(crate) struct Writer {
+    pub(crate) directory: PathBuf,
+    pub(crate) database: Database,
+    pub(crate) spaces: Arc<PerSpace<Keyspace>>,
+    pub(crate) mark: Mark,
+    pub(crate) last: Heartbeat,
+    pub(crate) hot: Hot,
+    pub(crate) poison: Poison,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) wakeups: Wakeups,
+    pub(crate) queue: mpsc::Receiver<Message>,
+    /// Set before the last message.
+    pub(crate) closing: Arc<AtomicBool>,
+    #[cfg(test)]
+    pub(crate) fail_commits: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+enum Step {
+    Refused,
+    Kept,
+    Panicked(Arc<str>),
+}
+
+impl Writer {
+    /// Runs until every sender is gone, and finishes what they sent.
+    pub(crate) fn run(mut self) {
+        let poison = self.poison.clone();
+        // Operations are shielded one by one; what unwinds to here is a fault of the writer or of the database.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            poison.set(format!("the writer panicked: {}", panic_text(panic.as_ref())));
+        }
+    }
+
+    fn serve(&mut self) {
+        let mut overlay = Overlay::default();
+        let mut incoming = Vec::with_capacity(BATCH_OPERATIONS);
+        let mut done = Vec::with_capacity(BATCH_OPERATIONS);
+        while !self.closing.load(Ordering::Acquire)
+            && self.queue.blocking_recv_many(&mut incoming, BATCH_OPERATIONS) > 0
+        {
+            self.batches(&mut incoming, &mut overlay, &mut done);
+        }
+        self.queue.close();
+        while let Ok(message) = self.queue.try_recv() {
+            incoming.push(message);
+            self.batches(&mut incoming, &mut overlay, &mut done);
+        }
+        // A clean end: the mark is exact from here on, power loss or not.
+        let _ = self.mark.sync();
+    }
+
+    fn batches(
+        &mut self,
+        incoming: &mut Vec<Message>,
+        overlay: &mut Overlay,
+        done: &mut Vec<(Box<dyn Operation>, Step)>,
+    ) {
+        let mut waiting = incoming.drain(..).flatten().peekable();
+        while waiting.peek().is_some() {
+            match self.poison.reason() {
+                None => self.batch(&mut waiting, overlay, done),
+                Some(reason) => {
+                    for operation in waiting.by_ref() {
+                        operation.answer(Some(WriteError::not_applied(WriteErrorKind::Poisoned, &reason)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn batch(
+        &mut self,
+        waiting: &mut impl Iterator<Item = Box<dyn Operation>>,
+        overlay: &mut Overlay,
+        done: &mut Vec<(Box<dyn Operation>, Step)>,
+    ) {
+        let view = View::new(self.database.snapshot(), &self.spaces);
+        // After the operations were queued: none of them sees an instant from before it was asked for.
+        let now = self.clock.now();
+        for mut operation in waiting {
+            if operation.is_abandoned() {
+                continue;
+            }
+            let step = step(operation.as_mut(), &view, &self.hot, overlay, now);
+            done.push((operation, step));
+            if overlay.bytes() >= BATCH_BYTES {
+                break;
+            }
+        }
+        drop(view);
+        let failure = if overlay.is_empty() { None } else { self.commit(overlay).err() };
+        for (key, value) in overlay.drain_facts() {
+            if failure.is_none() {
+                self.hot.set_fact(key, value);
+            }
+        }
+        for (operation, step) in done.drain(..) {
+            operation.answer(match (&failure, step) {
+                (_, Step::Panicked(reason)) => {
+                    Some(WriteError::not_applied(WriteErrorKind::Panicked, &reason))
+                }
+                (None, _) => None,
+                // One that wrote nothing may have answered with what a neighbour wrote.
+                (Some(failure), Step::Kept) => Some(failure.clone()),
+                (Some(failure), Step::Refused) => {
+                    Some(WriteError { maybe_applied: false, ..failure.clone() })
+                }
+            });
+        }
+        // Also for those who gave up waiting for their answer: their commits are there.
+        let touched = overlay.take_touched();
+        if failure.is_none() {
+            for partition in touched {
+                self.wakeups.notify(partition.context(), partition.index());
+            }
+        }
+    }
+
+    /// Writes and syncs the overlay. On success its writes are durable and visible.
+    fn commit(&mut self, overlay: &mut Overlay) -> Result<(), WriteError> {
+        if let Err(error) = self.wait_for_workers() {
+            let _ = overlay.drain().count();
+            return Err(WriteError { maybe_applied: false, ..self.failed(&error) });
+        }
+        let next = Heartbeat { batch: self.last.batch.saturating_add(1) };
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mut state = Vec::new();
+        for (space, key, value) in overlay.drain() {
+            if space == Space::State {
+                state.push((key.clone(), value.clone()));
+            }
+            match value {
+                Some(value) => batch.insert(self.spaces.get(space), key, value),
+                None => batch.remove(self.spaces.get(space), key),
+            }
+        }
+        batch.insert(self.spaces.get(Space::State), heartbeat::KEY, next.encode());
+
+        #[cfg(test)]
+        let injected = self.fail_commits.load(Ordering::Acquire);
+        #[cfg(not(test))]
+        let injected = false;
+        let written = if injected {
+            Err(std::io::Error::other("injected").into())
+        } else {
+            // A panic in here may come before or after the write.
+            catch_unwind(AssertUnwindSafe(|| batch.commit()))
+                .unwrap_or_else(|panic| Err(std::io::Error::other(panic_text(panic.as_ref())).into()))
+        };
+        if let Err(error) = written {
+            return Err(self.failed(&error));
+        }
+        self.last = next;
+        for (key, value) in state {
+            self.hot.set_state(key, value);
+        }
+        // Left behind, the mark is still a lower bound.
+        let _ = self.mark.set(next.batch);
+        Ok(())
+    }
+
+    /// Poisons the store. The error is that of the batch that failed.
+    fn failed(&self, error: &fjall::Error) -> WriteError {
+        let (full, reason) = match error {
+            fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
+                (is_full(error), error.to_string())
+            }
+            // A worker failed earlier. It tells nobody why: find out.
+            fjall::Error::Poisoned => match probe(&self.directory) {
+                Ok(()) => (false, "writing a table failed".to_owned()),
+                Err(error) => (is_full(&error), format!("writing a table failed: {error}")),
+            },
+            other => (false, other.to_string()),
+        };
+        let kind = if full { WriteErrorKind::StorageFull } else { WriteErrorKind::CommitFailed };
+        WriteError { kind, maybe_applied: true, reason: self.poison.set(reason) }
+    }
+
+    /// Holds writes back while flushing and compaction are behind; an error if they have stopped.
+    fn wait_for_workers(&self) -> fjall::Result<()> {
+        loop {
+            let behind = Space::ALL.iter().any(|space| {
+                let tree = &self.spaces.get(*space).tree;
+                tree.sealed_memtable_count() > MAX_SEALED_MEMTABLES || tree.l0_run_count() > MAX_LEVEL0_RUNS
+            });
+            if !behind {
+                return Ok(());
+            }
+            // The only public way to ask fjall whether it is poisoned. Writes and syncs nothing.
+            self.database.persist(PersistMode::Buffer)?;
+            std::thread::sleep(STALL_STEP);
+        }
+    }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+/// Whether a file can be written here.
+fn probe(directory: &Path) -> std::io::Result<()> {
+    let path = directory.join(PROBE);
+    let written = File::create(&path).and_then(|mut file| {
+        let chunk = vec![1; PROBE_BYTES];
+        file.write_all(&chunk).and_then(|()| file.sync_all())
+    });
+    let removed = std::fs::remove_file(&path);
+    written.and(removed)
+}
+
+fn step(
+    operation: &mut dyn Operation,
+    view: &View,
+    hot: &Hot,
+    overlay: &mut Overlay,
+    now: Timestamp,
+) -> Step {
+    let result = catch_unwind(AssertUnwindSafe(|| operation.apply(&mut Tx::new(view, hot, overlay, now))));
+    match result {
+        Ok(true) => {
+            overlay.keep();
+            Step::Kept
+        }
+        Ok(false) => {
+            overlay.take_back();
+            Step::Refused
+        }
+        Err(panic) => {
+            overlay.take_back();
+            Step::Panicked(panic_text(panic.as_ref()).into())
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,89 @@
+//! What the engine says, in the words of the contract. The only place where its errors are judged.
+
+use std::io;
+
+use wow_store_api::{Error, ErrorKind, Outcome};
+
+use crate::engine::error::{Corruption, OpenError, ReadError, WriteError, WriteErrorKind};
+
+impl From<Corruption> for Error {
+    fn from(corruption: Corruption) -> Self {
+        Self::corrupt(corruption.place, corruption.reason)
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Corrupt(corruption) => corruption.into(),
+            ReadError::Database { ref place, ref source } => {
+                let reason = format!("cannot read {place}: {source}");
+                Self::not_applied(ErrorKind::Unavailable { reason }).with_source(error)
+            }
+        }
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        let reason = error.reason.as_ref().to_owned();
+        let kind = match error.kind {
+            WriteErrorKind::Closed => ErrorKind::Closed,
+            WriteErrorKind::StorageFull => ErrorKind::StorageFull,
+            WriteErrorKind::CommitFailed | WriteErrorKind::Poisoned => ErrorKind::Poisoned { reason },
+            WriteErrorKind::Panicked => ErrorKind::Internal { reason },
+        };
+        let outcome = if error.maybe_applied { Outcome::Unknown } else { Outcome::NotApplied };
+        Self::not_applied(kind).with_outcome(outcome)
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match &error {
+            OpenError::Locked { directory, holder } => {
+                ErrorKind::Locked { holder: format!("{holder}, directory {}", directory.display()) }
+            }
+            OpenError::Corrupt(corruption) => return corruption.clone().into(),
+            OpenError::Unsuitable { reason } => ErrorKind::Misconfigured { reason: reason.clone() },
+            OpenError::Format { structure, found, supported } => ErrorKind::FormatUnsupported {
+                structure: structure.clone(),
+                found: *found,
+                supported: *supported,
+            },
+            OpenError::Io { source, .. }
+            | OpenError::Database {
+                source: fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)),
+                ..
+            } => of_io(source, error.to_string()),
+            OpenError::Database { .. } => {
+                ErrorKind::Corrupt { location: "database".to_owned(), reason: error.to_string() }
+            }
+        };
+        Self::not_applied(kind).with_source(error)
+    }
+}
+
+/// What keeps a directory from being opened.
+fn of_io(error: &io::Error, reason: String) -> ErrorKind {
+    use io::ErrorKind as Io;
+    // Any other kind may pass.
+    let is_permanent = [
+        Io::NotFound,
+        Io::PermissionDenied,
+        Io::NotADirectory,
+        Io::ReadOnlyFilesystem,
+        Io::InvalidInput,
+        Io::InvalidFilename,
+    ];
+    let is_full = [Io::StorageFull, Io::QuotaExceeded, Io::FileTooLarge];
+    if is_permanent.contains(&error.kind()) {
+        ErrorKind::Misconfigured { reason }
+    } else if is_full.contains(&error.kind()) {
+        ErrorKind::StorageFull
+    } else if error.kind() == Io::UnexpectedEof {
+        ErrorKind::Corrupt { location: "database".to_owned(), reason }
+    } else {
+        ErrorKind::Unavailable { reason }
+    }
+}
