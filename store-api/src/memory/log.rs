@@ -294,7 +294,8 @@ impl EventLog for MemoryStore {
     }
 
     async fn append_all_checked(&self, commits: Vec<CheckedCommit>) -> Result<Vec<Receipt>> {
-        check_append_all(&commits).map_err(|error| error.with_operation("append_all"))?;
+        check_append_all(&commits)
+            .map_err(|error| error.with_operation("append_all").with_store(&self.name))?;
         self.append_drafted("append_all", &commits)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 
+mod admin;
 mod append_all;
 mod append_races;
 mod checkpoint;
@@ -10,11 +11,14 @@ mod lease;
 mod ledger;
 mod log;
 mod member;
+mod names;
+mod payload;
 mod read;
 mod reservation;
 mod riders;
 mod snapshot;
 mod support;
+mod tail;
 mod timer;
 mod tools;
 
@@ -27,6 +31,9 @@ pub fn all() -> Vec<Case> {
         read::CASES,
         append_all::CASES,
         append_races::CASES,
+        tail::CASES,
+        payload::CASES,
+        names::CASES,
         checkpoint::CASES,
         lease::CASES,
         member::CASES,
@@ -36,6 +43,7 @@ pub fn all() -> Vec<Case> {
         reservation::CASES,
         timer::CASES,
         riders::CASES,
+        admin::CASES,
     ];
     topics.concat()
 }

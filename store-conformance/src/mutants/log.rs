@@ -27,6 +27,8 @@ mutants! { LogFault in "log":
         "riders::version_conflict_takes_them_all_back",
         "riders::one_refused_rider_refuses_all_commits",
         "riders::version_is_looked_at_first",
+        "admin::an_error_names_the_operation_and_the_store",
+        "admin::no_payload_is_shown_anywhere",
     ],
 }
 
