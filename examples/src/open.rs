@@ -1,6 +1,6 @@
 //! The one place that knows which backends there are.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use anyhow::{Result, bail};
 use wow_store_api::{EventStore, MemoryStore};
@@ -16,5 +16,23 @@ pub async fn open_store(target: &str) -> Result<Arc<dyn EventStore>> {
     if target == "memory" {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    bail!("cannot open {target:?}: only `memory` is known")
+    bail!("cannot open {:?}: only `memory` is known", shown(target))
+}
+
+/// The target as it may be shown: a URL without what may be a credential (user, password, options).
+///
+/// ```
+/// use wow_store_examples::open::shown;
+///
+/// assert_eq!(shown("postgres://me:secret@db.example/shop?password=secret"), "postgres://db.example/shop");
+/// assert_eq!(shown("data/transfer"), "data/transfer");
+/// ```
+#[must_use]
+pub fn shown(target: &str) -> Cow<'_, str> {
+    let Some((scheme, place)) = target.split_once("://") else {
+        return target.into();
+    };
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    let place = place.split_once('?').map_or(place, |(place, _)| place);
+    format!("{scheme}://{place}").into()
 }

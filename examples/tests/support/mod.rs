@@ -4,9 +4,13 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so by a panic")]
 
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use flate2::{Compression, write::GzEncoder};
@@ -38,12 +42,63 @@ pub(crate) fn describe(output: &Output) -> String {
     )
 }
 
+/// How long a program may take to get to the point where it is killed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Starts the program and kills it (SIGKILL) as soon as it writes a line with `marker`; panics if it never does.
+/// Whether the kill came before the program's own end.
+pub(crate) fn kill_at(mut command: Command, marker: &str) -> bool {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let (sender, lines) = mpsc::channel();
+    let pipes: [Box<dyn Read + Send>; 2] = [
+        Box::new(child.stdout.take().expect("it is piped")),
+        Box::new(child.stderr.take().expect("it is piped")),
+    ];
+    // The pipes are read to their end, so that the program is never held up by a full one.
+    let readers = pipes.map(|pipe| {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        })
+    });
+    drop(sender);
+    let mut said = Vec::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains(marker) => break,
+            Ok(line) => said.push(line),
+            Err(_) => {
+                let _ = child.kill();
+                panic!("{command:?} never said {marker:?}:\n{}", said.join("\n"));
+            }
+        }
+    }
+    child.kill().expect("it can be killed");
+    let status = child.wait().expect("it ends");
+    for reader in readers {
+        reader.join().expect("it reads to the end");
+    }
+    status.signal() == Some(9)
+}
+
 pub(crate) fn fixture() -> Vec<u8> {
     include_bytes!("../fixtures/tiny.xes").to_vec()
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    compress(bytes, Compression::fast())
+}
+
+/// Gzip as a mere envelope, as large as what is in it.
+pub(crate) fn gzip_stored(bytes: &[u8]) -> Vec<u8> {
+    compress(bytes, Compression::none())
+}
+
+fn compress(bytes: &[u8], level: Compression) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), level);
     encoder.write_all(bytes).expect("memory takes it");
     encoder.finish().expect("memory takes it")
 }

@@ -26,17 +26,21 @@ pub(crate) struct Imported {
     pub(crate) found: u64,
 }
 
+/// Opens the file and looks at its first bytes: what is no log at all is refused before there is a store.
+pub(crate) fn open(path: &Path) -> Result<XesReader> {
+    let file = File::open(path).map_err(|error| XesError::new(format!("it cannot be opened: {error}")))?;
+    let size = file.metadata()?.len();
+    Ok(XesReader::new(Progress::new("reading", size, Unit::Bytes).reading(file))?)
+}
+
 /// Stores every case of the file. At most `in_flight` cases are appended at a time: each append waits for the disk, and
 /// the store takes all that wait to it in one go.
 pub(crate) async fn import(
     store: &Arc<dyn EventStore>,
-    path: &Path,
+    reader: XesReader,
     context: &ContextName,
     in_flight: usize,
 ) -> Result<Imported> {
-    let file = File::open(path).map_err(|error| XesError::new(format!("it cannot be opened: {error}")))?;
-    let size = file.metadata()?.len();
-    let reader = XesReader::new(Progress::new("reading", size, Unit::Bytes).reading(file))?;
     let cases = Cases::new(context)?;
     // Bounded: a slow store holds back the reader, not memory.
     let (sender, mut receiver) = mpsc::channel(64);

@@ -26,9 +26,9 @@ use anyhow::Result;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use wow_store_api::ContextName;
-use wow_store_examples::open::open_store;
+use wow_store_examples::open::{open_store, shown};
 
-use crate::{import::import, totals::Totals, xes::XesError};
+use crate::{totals::Totals, xes::XesError};
 
 /// Stores an event log (XES, gzipped or not) case by case, counts it with a subscription, and compares the totals.
 #[derive(Debug, Parser)]
@@ -78,11 +78,12 @@ async fn run(args: &Args) -> Result<bool> {
         Some(context) => context.clone(),
         None => ContextName::new(context_name(&args.log))?,
     };
+    let reader = import::open(&args.log)?;
     let store = open_store(&args.data).await?;
-    println!("store     {} ({}), context {context}", args.data, store.backend());
+    println!("store     {} ({}), context {context}", shown(&args.data), store.backend());
 
     let start = Instant::now();
-    let imported = import(&store, &args.log, &context, usize::try_from(args.in_flight)?).await?;
+    let imported = import::import(&store, reader, &context, usize::try_from(args.in_flight)?).await?;
     let (file, took) = (&imported.totals, start.elapsed());
     println!(
         "file      {} cases with {} events: {} commits stored now, {} were there ({took:.1?}, {:.0} commits/s)",

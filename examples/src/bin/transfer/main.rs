@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 use wow_store_api::{CommandId, ContextName};
 use wow_store_examples::{
-    open::open_store,
+    open::{open_store, shown},
     progress::{Progress, Unit},
 };
 
@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
 async fn run(args: Args) -> Result<bool> {
     let store = open_store(&args.data).await?;
     let before: u64 = store.heads(&ContextName::new(CONTEXT)?).await?.iter().sum();
-    println!("store     {} ({}), {before} commits so far", args.data, store.backend());
+    println!("store     {} ({}), {before} commits so far", shown(&args.data), store.backend());
 
     let bank = Arc::new(Bank::new(Arc::clone(&store)));
     open_accounts(&bank, args.accounts).await?;
