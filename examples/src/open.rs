@@ -4,19 +4,23 @@ use std::{borrow::Cow, sync::Arc};
 
 use anyhow::{Result, bail};
 use wow_store_api::{EventStore, MemoryStore};
+use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
-/// Opens the store that `target` names: `memory` for one that ends with the program.
+/// Opens the store that `target` names: a directory, which is made if it is not there, or `memory` for a store that
+/// ends with the program.
 ///
 /// Everything else in the examples works with `dyn EventStore`: another backend is another target, not other code.
 ///
 /// # Errors
 /// If there is no such backend, or the store cannot be opened.
-#[expect(clippy::unused_async, reason = "opening any other store waits for a disk or a server")]
 pub async fn open_store(target: &str) -> Result<Arc<dyn EventStore>> {
     if target == "memory" {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    bail!("cannot open {:?}: only `memory` is known", shown(target))
+    if target.contains("://") {
+        bail!("cannot open {}: give a directory, or `memory`", shown(target));
+    }
+    Ok(Arc::new(EmbeddedStore::open(EmbeddedConfig::new(target)).await?))
 }
 
 /// The target as it may be shown: a URL without what may be a credential (user, password, options).

@@ -13,15 +13,18 @@ use std::{
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::{replay, rows, stdout};
 
-/// A log, and rows that its report must have: counted from the file by other means.
 struct Log {
     file: &'static str,
+    /// Where the first run is killed.
+    kill_at: &'static str,
+    /// Rows that the report must have: counted from the file by other means.
     rows: &'static [&'static [&'static str]],
 }
 
 const LOGS: [Log; 3] = [
     Log {
         file: "roadtraffic100.xes.gz",
+        kill_at: "reading: 100 %",
         rows: &[
             &["Create Fine", "100"],
             &["amount", "157", "9384.19"],
@@ -32,10 +35,12 @@ const LOGS: [Log; 3] = [
     },
     Log {
         file: "bpic2013_incidents.xes.gz",
+        kill_at: "reading: 50 %",
         rows: &[&["Accepted", "40117"], &["Completed", "13867"], &["Queued", "11544"], &["Unmatched", "5"]],
     },
     Log {
         file: "bpic2012.xes.gz",
+        kill_at: "reading: 50 %",
         rows: &[&["A_SUBMITTED", "13087"], &["AMOUNT_REQ", "13087", "177634511"]],
     },
 ];
@@ -47,17 +52,23 @@ fn directory() -> PathBuf {
     }
 }
 
-fn check(path: &Path, expected: &[&[&str]]) -> Result<(), Failed> {
+fn check(path: &Path, log: &Log) -> Result<(), Failed> {
     if !path.is_file() {
         return Err(
             format!("there is no {}: set WOW_DATA to the directory that has it", path.display()).into()
         );
     }
-    let mut command = replay(path);
-    command.args(["--data", "memory"]);
-    let stdout = stdout(command, 0);
+    let directory = tempfile::tempdir()?;
+    let replay = || {
+        let mut command = replay(path);
+        command.arg("--data").arg(directory.path().join("data"));
+        command
+    };
+    #[cfg(unix)]
+    support::kill_at(replay(), log.kill_at);
+    let stdout = stdout(replay(), 0);
     let rows = rows(&stdout);
-    for expected in expected {
+    for expected in log.rows {
         // Activities and sums as counted by other means.
         assert!(rows.iter().any(|row| row == expected), "{expected:?} is missing in\n{stdout}");
     }
@@ -68,7 +79,7 @@ fn main() -> ExitCode {
     let trials = LOGS.into_iter().map(|log| {
         let path = directory().join(log.file);
         let there = path.is_file();
-        let trial = Trial::test(format!("replay::{}", log.file), move || check(&path, log.rows));
+        let trial = Trial::test(format!("replay::{}", log.file), move || check(&path, &log));
         if there { trial } else { trial.with_kind("no such file: set WOW_DATA").with_ignored_flag(true) }
     });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()

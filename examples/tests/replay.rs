@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{describe, file, fixture, gzip, replay, rows, stdout};
+use support::{describe, file, fixture, gzip, large_log, replay, rows, stdout};
 
 fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
@@ -84,4 +84,46 @@ fn refuses_files_that_are_no_logs() {
     }
     refuses(&directory.path().join("not-there.xes.gz"));
     refuses(directory.path());
+}
+
+#[test]
+fn goes_on_once_a_file_that_was_cut_off_is_whole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let whole = gzip(large_log().as_bytes());
+    let run = |bytes: &[u8], exit_code| {
+        let mut command = replay(&file(directory.path(), "log.xes.gz", bytes));
+        command.arg("--data").arg(&data);
+        stdout(command, exit_code)
+    };
+    // Cut off somewhere in the middle.
+    run(&whole[..whole.len() / 2], 2);
+    let resumed = run(&whole, 0);
+    // What came before was stored, and is not stored again.
+    assert!(!resumed.contains(" 0 were there"), "{resumed}");
+    // Each case and each event counts once.
+    assert!(resumed.contains("1000 cases with 10500 events counted"), "{resumed}");
+}
+
+#[test]
+fn tells_another_version_of_the_log() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let xes = String::from_utf8(fixture()).expect("it is text");
+    let run = |xes: &str, exit_code| {
+        let mut command = replay(&file(directory.path(), "tiny.xes", xes.as_bytes()));
+        command.arg("--data").arg(&data);
+        stdout(command, exit_code);
+    };
+    run(&xes, 0);
+    // Another activity: the totals differ.
+    run(&xes.replace("\"Payment\"", "\"Refund\""), 1);
+    // A cent more.
+    run(&xes.replace("\"0.20\"", "\"0.21\""), 1);
+    // An event less than the store has.
+    let (before, rest) = xes.split_once("\t\t<event>").expect("there is an event");
+    let (_, after) = rest.split_once("</event>\n").expect("it ends");
+    run(&format!("{before}{after}"), 1);
+    // The first version is still there.
+    run(&xes, 0);
 }

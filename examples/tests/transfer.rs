@@ -5,6 +5,8 @@
 mod support;
 
 use support::{stdout, transfer};
+use wow_store_api::{ContextName, EventLog};
+use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
 #[test]
 fn conserves_money_where_everybody_wants_the_same_accounts() {
@@ -26,4 +28,18 @@ fn refuses_arguments_that_make_no_sense() {
         assert!(!output.status.success(), "{wrong:?} is refused");
         assert!(output.stdout.is_empty(), "{wrong:?} comes before any work");
     }
+}
+
+#[tokio::test]
+async fn does_nothing_in_a_directory_that_is_in_use() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = EmbeddedStore::open(EmbeddedConfig::new(directory.path())).await.expect("it opens");
+    let mut command = transfer();
+    command.arg("--data").arg(directory.path());
+    // It is told, and does nothing.
+    assert_eq!(stdout(command, 1), "");
+    assert_eq!(
+        store.heads(&ContextName::new("bank").expect("a name")).await.expect("it is readable"),
+        Vec::<u64>::new()
+    );
 }

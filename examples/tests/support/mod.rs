@@ -4,8 +4,8 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so by a panic")]
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    os::unix::process::ExitStatusExt,
+    fmt::Write as _,
+    io::{BufRead, BufReader, Read, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::mpsc,
@@ -47,7 +47,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Starts the program and kills it (SIGKILL) as soon as it writes a line with `marker`; panics if it never does.
 /// Whether the kill came before the program's own end.
+#[cfg(unix)]
 pub(crate) fn kill_at(mut command: Command, marker: &str) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let (sender, lines) = mpsc::channel();
@@ -86,6 +89,28 @@ pub(crate) fn kill_at(mut command: Command, marker: &str) -> bool {
 
 pub(crate) fn fixture() -> Vec<u8> {
     include_bytes!("../fixtures/tiny.xes").to_vec()
+}
+
+/// A log of ten thousand events with amounts that no float adds up to.
+pub(crate) fn large_log() -> String {
+    let mut xes = String::from("<log>\n");
+    for case in 0..1_000_u32 {
+        let _ = writeln!(xes, "<trace><string key=\"concept:name\" value=\"case {case}\"/>");
+        for event in 0..=case % 20 {
+            let _ = writeln!(
+                xes,
+                "<event><string key=\"concept:name\" value=\"activity {}\"/><string key=\"note\" value=\"{:200}\"/>\
+                 <float key=\"amount\" value=\"{}.{:02}\"/></event>",
+                (case + event) % 7,
+                "",
+                case * event,
+                (case + 13 * event) % 100
+            );
+        }
+        xes.push_str("</trace>\n");
+    }
+    xes.push_str("</log>\n");
+    xes
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -36,8 +36,8 @@ struct Args {
     /// The event log.
     #[arg(value_name = "LOG.xes.gz")]
     log: PathBuf,
-    /// Where the store is: a directory.
-    #[arg(long, value_name = "PLACE", default_value = "memory")]
+    /// The directory of the store, made if it is not there; or `memory` for one that is gone afterwards.
+    #[arg(long, value_name = "DIR", default_value = "data/replay")]
     data: String,
     /// The context to store the log in, its own for each log [default: made of the file's name].
     #[arg(long, value_name = "NAME")]
@@ -46,6 +46,13 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     in_flight: u32,
 }
+
+const LOOK_FURTHER: &str = "
+Look further:
+  run it again             everything is there already, and counted
+  kill it in the middle    (kill -9), then run it again: it goes on where it was
+  --in-flight 1            one case at a time: what group commit is good for (with another --data)
+  --help                   what else can be set";
 
 /// The exit code for input that is at fault, as for arguments that are.
 const BAD_INPUT: u8 = 2;
@@ -86,12 +93,11 @@ async fn run(args: &Args) -> Result<bool> {
     let imported = import::import(&store, reader, &context, usize::try_from(args.in_flight)?).await?;
     let (file, took) = (&imported.totals, start.elapsed());
     println!(
-        "file      {} cases with {} events: {} commits stored now, {} were there ({took:.1?}, {:.0} commits/s)",
+        "file      {} cases with {} events: {} commits stored now, {} were there ({took:.1?})",
         file.cases,
         file.events(),
         imported.stored,
-        imported.found,
-        f64::from(u32::try_from(imported.stored)?) / took.as_secs_f64()
+        imported.found
     );
     if imported.left_out > 0 {
         println!("          {} nested attributes, lists and containers were left out", imported.left_out);
@@ -105,11 +111,7 @@ async fn run(args: &Args) -> Result<bool> {
     report(&log);
     if log == *file {
         println!("totals match the file");
-        println!(
-            "\nLook further:\n  run it again             everything is there already, and counted\n  kill it in the middle    \
-             (kill -9) and run it again: it goes on where it was\n  --in-flight 1            what group commit is good \
-             for\n  --help                   what else can be set"
-        );
+        println!("{LOOK_FURTHER}");
     } else {
         println!("TOTALS DO NOT MATCH THE FILE");
         differences(file, &log);

@@ -44,8 +44,8 @@ use crate::{
 /// Moves money between accounts, many transfers at a time, and proves from the log that none was lost.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Where the store is: a directory.
-    #[arg(long, value_name = "PLACE", default_value = "memory")]
+    /// The directory of the store, made if it is not there; or `memory` for one that is gone afterwards.
+    #[arg(long, value_name = "DIR", default_value = "data/transfer")]
     data: String,
     /// How many accounts there are; each is opened with 100.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=100_000))]
@@ -57,6 +57,14 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
 }
+
+const LOOK_FURTHER: &str = "
+Look further:
+  run it again             it goes on with the same accounts
+  --transfers 100000       kill it in the middle (kill -9), then run it again
+  --accounts 5             more conflicts: fewer accounts to share
+  --help                   what else can be set
+  --bin replay LOG.xes.gz  the other example: a real event log";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -85,11 +93,7 @@ async fn run(args: Args) -> Result<bool> {
     report(&audit);
     store.close().await?;
     if audit.is_conserved() {
-        println!(
-            "\nLook further:\n  run it again             it goes on with the same accounts\n  --transfers 100000       \
-             then kill it in the middle (kill -9) and run it again\n  --accounts 5             more conflicts: \
-             fewer accounts to share\n  --help                   what else can be set"
-        );
+        println!("{LOOK_FURTHER}");
     }
     Ok(audit.is_conserved())
 }
