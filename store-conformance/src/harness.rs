@@ -19,6 +19,12 @@ pub trait Backend: Send + Sync + 'static {
     /// given back when the last handle on it is dropped. Never a place that is wiped and used again.
     async fn place(&self, settings: Settings) -> Arc<dyn Place>;
 
+    /// Whether places are so cheap that every case is run once more through the [fault wrapper](crate::Faulty) with no
+    /// faults, which must make no difference. Worth it for stores in the same process.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+
     /// The tests that this backend does not pass by design, each with the reason.
     fn exceptions(&self) -> &'static [Exception] {
         &[]

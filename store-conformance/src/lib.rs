@@ -36,8 +36,10 @@
 mod case;
 mod cases;
 mod env;
+mod fault;
 mod guarantee;
 mod harness;
+mod history;
 mod model;
 mod mutants;
 mod run;
@@ -47,6 +49,7 @@ pub use async_trait::async_trait;
 pub use case::{Case, CaseFn};
 pub use cases::all as cases;
 pub use env::Env;
+pub use fault::{Faults, Faulty};
 pub use guarantee::{GUARANTEES, Guarantee, Status};
 pub use harness::{Backend, Exception, Place, Settings};
 pub use mutants::run as run_mutants;

@@ -1,6 +1,8 @@
 //! Runs the suite as a test program.
 
-use std::{any::Any, collections::BTreeSet, future::Future, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    any::Any, collections::BTreeSet, future::Future, iter, process::ExitCode, sync::Arc, time::Duration,
+};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
@@ -9,7 +11,9 @@ use crate::{
     case::Case,
     cases,
     env::Env,
+    fault::{Faults, FaultyBackend},
     harness::{Backend, Settings},
+    history::{self, Plan},
     model::{self, Effort, Theme},
     seed::Seed,
 };
@@ -28,6 +32,16 @@ pub fn run(backend: impl Backend) -> ExitCode {
     libtest_mimic::run(&arguments, suite.trials()).exit_code()
 }
 
+/// How many concurrent histories of each kind are made.
+const ROUNDS: usize = 3;
+
+/// The kinds of concurrent histories.
+const HISTORIES: &[(&str, Plan)] = &[
+    ("one_handle", Plan { clients: 8, things: 60, handles: 1, faults: 0 }),
+    ("two_handles", Plan { clients: 8, things: 60, handles: 2, faults: 0 }),
+    ("under_faults", Plan { clients: 8, things: 40, handles: 2, faults: 5 }),
+];
+
 #[derive(Clone)]
 struct Suite {
     backend: Arc<dyn Backend>,
@@ -37,7 +51,11 @@ struct Suite {
 impl Suite {
     fn trials(&self) -> Vec<Trial> {
         let mut trials: Vec<Trial> = cases().into_iter().map(|case| self.case(case)).collect();
+        if self.backend.is_in_process() {
+            trials.extend(cases().into_iter().map(|case| self.wrapped(case)));
+        }
         trials.extend(Theme::ALL.iter().map(|theme| self.model(*theme)));
+        trials.extend(HISTORIES.iter().map(|(name, plan)| self.history(name, *plan)));
         let names: BTreeSet<String> = trials.iter().map(|trial| trial.name().to_owned()).collect();
         let exceptions = self.backend.exceptions();
         trials.push(Trial::test("suite::every_exception_names_a_test", move || {
@@ -57,6 +75,26 @@ impl Suite {
 
     fn case(&self, case: Case) -> Trial {
         self.trial(case.name, move |suite| suite.runtime.block_on(run_case(case, suite.backend.as_ref())))
+    }
+
+    /// Through the fault wrapper while nothing goes wrong: it cannot be told from the store that it wraps.
+    fn wrapped(&self, case: Case) -> Trial {
+        let exception = self.backend.exceptions().iter().find(|it| it.case == case.name);
+        self.trial(&format!("wrapped::{}", case.name), move |suite| {
+            let wrapped = FaultyBackend::new(Arc::clone(&suite.backend), Faults::none());
+            suite.runtime.block_on(run_case(case, &wrapped))
+        })
+        .with_ignored_flag(exception.is_some())
+    }
+
+    fn history(&self, name: &str, plan: Plan) -> Trial {
+        self.trial(&format!("history::{name}"), move |suite| {
+            // The seed that a failure names is the one that its round was made of.
+            let seeds = iter::successors(Some(Seed::from_env()), |seed| Some(seed.part(0)));
+            seeds
+                .take(ROUNDS)
+                .try_for_each(|seed| suite.runtime.block_on(history::check(plan, &suite.backend, seed)))
+        })
     }
 
     fn model(&self, theme: Theme) -> Trial {

@@ -29,6 +29,12 @@ impl Seed {
         Self(seed)
     }
 
+    /// A seed made of this one, for the part of a test that has this number.
+    pub(crate) fn part(self, number: u64) -> Self {
+        let mut dice = Dice::new(self);
+        Self(dice.next().wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+
     /// As many bytes as random number generators want.
     pub(crate) fn bytes(self) -> [u8; 32] {
         let mut dice = Dice::new(self);
@@ -61,5 +67,21 @@ impl Dice {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Yes in so many of a hundred throws.
+    pub(crate) fn percent(&mut self, percent: u8) -> bool {
+        self.below(100) < u64::from(percent)
+    }
+
+    /// One of these.
+    pub(crate) fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        let count = u64::try_from(choices.len()).expect("a count");
+        &choices[usize::try_from(self.below(count)).expect("an index")]
     }
 }

@@ -22,6 +22,10 @@ impl Backend for Memory {
         let store = MemoryStore::builder().partitions(settings.partitions).clock(clock.clone()).build();
         Arc::new(MemoryPlace { clock, store })
     }
+
+    fn is_in_process(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

@@ -1,0 +1,156 @@
+//! Concurrent histories: many clients do random things at once, every call is recorded with its begin, its end and what
+//! it was told, and afterwards all of it must fit together and fit what is stored.
+//!
+//! What is checked:
+//!
+//! - Every acknowledged append is in the log exactly as its receipt says, each command once; what was refused is not
+//!   there; what is unknown is there once or not at all; commits that belong together are there together.
+//! - An append that was acknowledged before another was begun has the lower version and position. Versions and
+//!   positions are dense.
+//! - Nobody who reads (head, load, heads, read, tail) sees anything that is not in the log in the end, or goes back.
+//! - Nothing is written under an epoch that was overtaken before it was begun.
+//! - Leases, reservations and timers answer as one client alone could have been answered, in some order of the calls
+//!   that keeps begin and end: no two owners, no epoch twice.
+//! - What rides in a commit is there if and only if the commit is.
+//!
+//! The same random choices are made in every run, those of one seed (`WOW_STORE_SEED` sets another); the order of
+//! things is up to the machine.
+
+mod check;
+mod client;
+mod counter;
+mod linear;
+mod objects;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures_util::{TryStreamExt as _, future::join_all};
+use wow_store_api::{
+    EventStore, ListReservations, PartitionCount, PartitionId, Position, ReadPage, StoreExt as _,
+};
+
+use self::{
+    check::Truth,
+    client::{Client, follow},
+    record::Recorder,
+};
+use crate::{
+    env::soon,
+    fault::{Faults, Faulty},
+    harness::{Backend, Place, Settings},
+    run::contained,
+    seed::{Dice, Seed, VARIABLE},
+};
+
+/// How many partitions there are: so few that aggregates share them.
+const PARTITIONS: u32 = 3;
+
+/// What a history is like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// How many clients there are at once.
+    pub(crate) clients: usize,
+    /// How many things each does.
+    pub(crate) things: u32,
+    /// How many handles they share.
+    pub(crate) handles: usize,
+    /// How many of a hundred calls go wrong in each way.
+    pub(crate) faults: u8,
+}
+
+/// Makes one history and checks it.
+///
+/// # Errors
+/// The seed, and what is wrong.
+pub(crate) async fn check(plan: Plan, backend: &Arc<dyn Backend>, seed: Seed) -> Result<(), String> {
+    let partitions = PartitionCount::new(PARTITIONS).expect("a valid count");
+    let place = backend.place(Settings { partitions }).await;
+    let told = contained(async move {
+        let problems = history(plan, place, seed).await;
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n  ")) }
+    })
+    .await;
+    told.map_err(|why| format!("seed {seed} ({VARIABLE} to run it again):\n  {why}"))
+}
+
+async fn history(plan: Plan, place: Arc<dyn Place>, seed: Seed) -> Vec<String> {
+    let first = place.open().await.expect("a fresh place opens");
+    let mut bare = vec![Arc::clone(&first)];
+    while bare.len() < plan.handles {
+        bare.push(place.second_handle(&first).await.expect("a second handle"));
+    }
+    drop(first);
+    let handles: Vec<Arc<dyn EventStore>> = match plan.faults {
+        0 => bare.clone(),
+        percent => (2..)
+            .zip(&bare)
+            .map(|(part, store)| -> Arc<dyn EventStore> {
+                Arc::new(Faulty::new(Arc::clone(store), Faults::everywhere(seed.part(part), percent)))
+            })
+            .collect(),
+    };
+    let recorder = Arc::new(Recorder::default());
+    let (stop, until) = tokio::sync::watch::channel(None);
+    let followers: Vec<_> = (plan.clients..)
+        .zip(&handles)
+        .map(|(number, store)| follow(number, Arc::clone(store), Arc::clone(&recorder), until.clone()))
+        .map(tokio::spawn)
+        .collect();
+    let clients: Vec<_> = (0..plan.clients)
+        .map(|number| {
+            let store = Arc::clone(&handles[number % handles.len()]);
+            let dice = Dice::new(seed.part(100 + u64::try_from(number).expect("small")));
+            tokio::spawn(Client::new(number, store, Arc::clone(&recorder), dice).run(plan.things))
+        })
+        .collect();
+    finished(clients).await;
+    // Whatever wake-ups were lost: who follows gets to where the log is now.
+    let heads: Vec<Position> = bare[0].heads(&client::shop()).await.expect("heads");
+    stop.send_replace(Some(heads));
+    soon("those who follow the log get to its end", finished(followers)).await;
+    drop(handles);
+    for store in bare.drain(..) {
+        store.close().await.expect("the store closes");
+    }
+    let store = place.open().await.expect("the place opens again");
+    check::check(&recorder.calls(), &truth(&store).await)
+}
+
+async fn finished(tasks: Vec<tokio::task::JoinHandle<()>>) {
+    for task in join_all(tasks).await {
+        if let Err(error) = task {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+/// What is stored in the end.
+async fn truth(store: &Arc<dyn EventStore>) -> Truth {
+    let shop = client::shop();
+    let mut partitions = Vec::new();
+    for index in 0..PARTITIONS {
+        let read = ReadPage::new(PartitionId::new(shop.clone(), index), 0).with_max_commits(10_000);
+        partitions.push(store.read(read.with_max_bytes(usize::MAX)).await.expect("a page").commits);
+    }
+    let mut aggregates = BTreeMap::new();
+    for id in client::aggregates() {
+        let commits: Vec<_> =
+            store.load(&id, ..).await.expect("a stream").try_collect().await.expect("commits");
+        if !commits.is_empty() {
+            aggregates.insert(id, commits);
+        }
+    }
+    let keys = ListReservations { scope: Some(client::riding()), ..ListReservations::default() };
+    let keys = store.reservations(keys).await.expect("reservations");
+    let timers = store.timers(&shop, None, 10_000).await.expect("timers");
+    Truth {
+        partitions,
+        heads: store.heads(&shop).await.expect("heads"),
+        aggregates,
+        keys: keys.into_iter().map(|held| (held.key, held.owner)).collect(),
+        timers: timers.into_iter().map(|timer| timer.id).collect(),
+    }
+}
