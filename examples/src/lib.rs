@@ -6,3 +6,8 @@
 
 pub mod open;
 pub mod progress;
+
+/// The README's code, so that it is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -72,6 +72,14 @@
 //! # Ok::<_, wow_store_api::Error>(()) }).unwrap();
 //! ```
 
+/// All traits, so that every method of a store is in scope: `use wow_store_api::prelude::*;`
+pub mod prelude {
+    pub use crate::{
+        Checkpoints, EventLog, EventStore, FailureLedger, Leases, Queries, Reservations, Snapshots,
+        StoreAdmin, StoreExt, Timers,
+    };
+}
+
 mod checkpoint;
 mod commit;
 mod error;
