@@ -43,7 +43,7 @@ struct Args {
     #[arg(long, value_name = "NAME")]
     context: Option<ContextName>,
     /// How many cases are appended at a time.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     in_flight: u32,
 }
 

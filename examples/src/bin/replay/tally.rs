@@ -22,7 +22,7 @@ use crate::{case, totals::Totals};
 const SUBSCRIPTION: &str = "activity-report";
 
 /// Commits in a batch: one commit of the tally and one checkpoint for so many of the log.
-const BATCH: usize = 2_000;
+const BATCH: usize = 5_000;
 
 /// What the tally says of one batch.
 #[derive(Debug, Serialize, Deserialize)]
