@@ -29,7 +29,7 @@ impl Progress {
     #[must_use]
     pub fn new(what: &'static str, total: u64, unit: Unit) -> Self {
         let numbers = match unit {
-            Unit::Count => "{human_pos} of {human_len} ({per_sec}, {eta} left)",
+            Unit::Count => "{human_pos} of {human_len} ({eta} left)",
             Unit::Bytes => "{bytes} of {total_bytes} ({bytes_per_sec}, {eta} left)",
         };
         let style = ProgressStyle::with_template(&format!("{{prefix:>10}} {{bar:40}} {numbers}"))
