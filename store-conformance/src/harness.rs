@@ -31,6 +31,17 @@ pub trait Backend: Send + Sync + 'static {
     }
 }
 
+/// The short form: a function that makes places.
+#[async_trait]
+impl<F> Backend for F
+where
+    F: Fn(Settings) -> Arc<dyn Place> + Send + Sync + 'static,
+{
+    async fn place(&self, settings: Settings) -> Arc<dyn Place> {
+        self(settings)
+    }
+}
+
 /// Where a store keeps what it stores.
 #[async_trait]
 pub trait Place: Send + Sync + fmt::Debug {
@@ -40,12 +51,14 @@ pub trait Place: Send + Sync + fmt::Debug {
     /// What the store refuses to open with.
     async fn open(&self) -> Result<Arc<dyn EventStore>>;
 
-    /// Another handle while `first` is open: as another node has it; or, where the place belongs to one process, as
-    /// another part of this process has it.
+    /// Another handle while `first` is open, as another node has it: opens the place once more. Where the place
+    /// belongs to one process, this is to give what another part of the process has: the same store.
     ///
     /// # Errors
     /// What the store refuses to open with.
-    async fn second_handle(&self, first: &Arc<dyn EventStore>) -> Result<Arc<dyn EventStore>>;
+    async fn second_handle(&self, _first: &Arc<dyn EventStore>) -> Result<Arc<dyn EventStore>> {
+        self.open().await
+    }
 
     /// The store's clock, where it can be set.
     fn clock(&self) -> Option<&ManualClock> {

@@ -1,30 +1,4 @@
-//! The suite that proves that a store keeps the contract of `wow-store-api`.
-//!
-//! A backend's test file gives it a [`Backend`], a factory of fresh, separate places, and runs everything:
-//!
-//! ```no_run
-//! use std::sync::Arc;
-//! use wow_store_conformance::{Backend, Place, Settings, async_trait, run};
-//! # use wow_store_api::{EventStore, Result};
-//!
-//! struct MyBackend;
-//!
-//! #[async_trait]
-//! impl Backend for MyBackend {
-//!     async fn place(&self, settings: Settings) -> Arc<dyn Place> {
-//!         todo!("a fresh directory, schema or database that is gone when the place is dropped")
-//!     }
-//! }
-//!
-//! fn main() -> std::process::ExitCode {
-//!     run(MyBackend)
-//! }
-//! ```
-//!
-//! Every case is reported by its name, checks one behaviour, and says which numbered guarantees it belongs to. A case
-//! that a backend cannot pass by design is an [`Exception`]: data, with a reason, shown as ignored; nothing else is ever
-//! skipped.
-
+#![doc = include_str!("../README.md")]
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

@@ -401,6 +401,8 @@ pub(super) async fn follow(
             return;
         }
         let batch = tokio::select! {
+            // The same choice every time.
+            biased;
             batch = tail.next() => batch,
             _ = until.changed() => continue,
         };
