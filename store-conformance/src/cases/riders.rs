@@ -437,6 +437,8 @@ async fn timers_are_of_the_commits_context(env: Env) {
         assert!(matches!(error.kind(), ErrorKind::InvalidInput { .. }), "refused as invalid: {error:?}");
     }
     assert_eq!(store.timers(&bank, None, 9).await.expect("listed").len(), 1, "that one is untouched");
+    store.append(commit(&id, "c").timer(timer("t"))).await.expect("one of its own context rides in");
+    assert_eq!(timers(store).await.len(), 1, "and is there");
 }
 
 async fn fence_of_the_commit_counts(env: Env) {
