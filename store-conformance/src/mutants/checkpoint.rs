@@ -26,10 +26,10 @@ impl Checkpoints for Mutant {
     }
 
     async fn save_checkpoint(&self, save: SaveCheckpoint) -> Result<CheckpointSaved> {
-        self.store().save_checkpoint(save).await
+        self.save_fenced(save).await
     }
 
     async fn reset_checkpoint(&self, reset: SaveCheckpoint) -> Result<()> {
-        self.store().reset_checkpoint(reset).await
+        self.reset_fenced(reset).await
     }
 }

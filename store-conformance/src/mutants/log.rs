@@ -47,12 +47,12 @@ impl Mutant {
 impl EventLog for Mutant {
     async fn append_checked(&self, commit: CheckedCommit) -> Result<Receipt> {
         let commit = self.faulty_commit(commit);
-        self.store().append_checked(commit).await
+        self.append_fenced(commit).await
     }
 
     async fn append_all_checked(&self, commits: Vec<CheckedCommit>) -> Result<Vec<Receipt>> {
         let commits = commits.into_iter().map(|commit| self.faulty_commit(commit)).collect();
-        self.store().append_all_checked(commits).await
+        self.append_all_fenced(commits).await
     }
 
     async fn receipt(&self, aggregate_id: &AggregateId, command_id: &CommandId) -> Result<Option<Receipt>> {

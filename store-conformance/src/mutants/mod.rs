@@ -38,9 +38,11 @@
 
 mod admin;
 mod checkpoint;
+mod fence;
 mod lease;
 mod ledger;
 mod log;
+mod member;
 mod meta;
 mod mutant;
 mod names;
@@ -49,6 +51,7 @@ mod payload;
 mod query;
 mod reservation;
 mod rewrite;
+mod riders;
 mod snapshot;
 mod tail;
 mod timer;
@@ -57,9 +60,10 @@ pub use meta::run;
 pub(crate) use mutant::{Mutant, MutantBackend};
 
 use self::{
-    admin::AdminFault, checkpoint::CheckpointFault, lease::LeaseFault, ledger::LedgerFault, log::LogFault,
-    names::NameFault, payload::PayloadFault, query::QueryFault, reservation::ReservationFault,
-    snapshot::SnapshotFault, tail::TailFault, timer::TimerFault,
+    admin::AdminFault, checkpoint::CheckpointFault, fence::FenceFault, lease::LeaseFault,
+    ledger::LedgerFault, log::LogFault, member::MemberFault, names::NameFault, payload::PayloadFault,
+    query::QueryFault, reservation::ReservationFault, riders::RiderFault, snapshot::SnapshotFault,
+    tail::TailFault, timer::TimerFault,
 };
 
 /// A wrong store, and the cases that reject it.
@@ -122,10 +126,13 @@ topics! {
     Names(NameFault),
     Checkpoint(CheckpointFault),
     Lease(LeaseFault),
+    Member(MemberFault),
+    Fence(FenceFault),
     Snapshot(SnapshotFault),
     Ledger(LedgerFault),
     Reservation(ReservationFault),
     Timer(TimerFault),
+    Rider(RiderFault),
     Query(QueryFault),
     Admin(AdminFault),
 }
@@ -139,10 +146,13 @@ pub(crate) fn all() -> Vec<MutantSpec> {
         names::MUTANTS,
         checkpoint::MUTANTS,
         lease::MUTANTS,
+        member::MUTANTS,
+        fence::MUTANTS,
         snapshot::MUTANTS,
         ledger::MUTANTS,
         reservation::MUTANTS,
         timer::MUTANTS,
+        riders::MUTANTS,
         query::MUTANTS,
         admin::MUTANTS,
     ];
