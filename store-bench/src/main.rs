@@ -1,0 +1,125 @@
+//! Benchmarks of the stores, side by side with others on the same machine in the same run.
+//!
+//! ```text
+//! cargo run --release -p wow-store-bench -- embedded
+//! ```
+//!
+//! Both sides of a comparison take turns, a few seconds each, for several rounds; a ratio is taken within each round
+//! and the median over the rounds is reported, so that a machine that is busy with other things for a while slows
+//! both. Every goal gives one line:
+//!
+//! ```text
+//! ratio <name> <value> <op> <goal> ok|SHORT
+//! ```
+//!
+//! It is a report, not a test: the exit code is 0 however the goals come out, unless `--strict` is given.
+#![allow(clippy::print_stdout, reason = "a report is printed")]
+
+mod duel;
+mod embedded;
+mod load;
+mod machine;
+mod report;
+mod sides;
+mod stats;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use crate::{machine::Machine, report::Report};
+
+/// Benchmarks, side by side with others.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    backend: Backend,
+}
+
+#[derive(Debug, Subcommand)]
+enum Backend {
+    /// The embedded store, beside a bare fjall loop, SQLite and SierraDB.
+    Embedded(Options),
+    /// Tails a store directory and prints how much memory that takes: a process of its own for the embedded leg.
+    #[command(hide = true)]
+    TailMemory {
+        /// The store.
+        store: PathBuf,
+    },
+}
+
+/// How to measure.
+#[derive(Debug, Clone, Args)]
+struct Options {
+    /// Short slices and 100,000 commits in place of 1,000,000: a first impression.
+    #[arg(long)]
+    quick: bool,
+    /// Only this leg; can be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Rounds of each leg, at least 3.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Where the stores are made, and removed afterwards; on the disk to be measured. The system's directory for
+    /// temporary files unless given.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Exit with 1 if a goal is missed.
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Options {
+    /// How long one side is measured at a time.
+    fn slice(&self) -> Duration {
+        if self.quick { Duration::from_millis(500) } else { Duration::from_millis(2_000) }
+    }
+
+    /// How long it runs before.
+    fn warm_up(&self) -> Duration {
+        self.slice() / 8
+    }
+
+    fn wants(&self, leg: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == leg)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let options = match Cli::parse().backend {
+        Backend::TailMemory { store } => {
+            embedded::memory::tail(&store).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Backend::Embedded(options) => options,
+    };
+    ensure!(options.rounds >= 3, "--rounds {}: a median needs at least 3", options.rounds);
+    for name in &options.only {
+        ensure!(
+            embedded::LEGS.contains(&name.as_str()),
+            "--only {name}: there is no such leg, there are {}",
+            embedded::LEGS.join(", ")
+        );
+    }
+    let scratch = match &options.dir {
+        Some(dir) => {
+            std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+            tempfile::tempdir_in(dir)
+        }
+        None => tempfile::tempdir(),
+    }
+    .context("cannot create a directory for the stores")?;
+    let machine = Machine::look(scratch.path())?;
+    println!("{machine}");
+    if options.quick {
+        println!("quick: shorter slices and fewer commits than the goals are stated for");
+    }
+    let mut report = Report::default();
+    embedded::run(&options, scratch.path(), &mut report).await?;
+    println!("\nload average at the end: {}", machine::load_average());
+    report.print();
+    Ok(if options.strict && report.is_short() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
