@@ -66,6 +66,8 @@ async fn everything(store: &Arc<dyn EventStore>) -> Everything {
 
 /// Appends what must be refused, and checks that nothing of it is there.
 async fn refused(store: &Arc<dyn EventStore>, commits: Vec<Commit>) -> Error {
+    // Also a refused append may be the first use of its context.
+    store.partitions(&shop()).await.expect("the context is used");
     let before = everything(store).await;
     let error = match <[Commit; 1]>::try_from(commits) {
         Ok([commit]) => store.append(commit).await.map(drop),
