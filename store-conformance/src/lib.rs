@@ -18,6 +18,7 @@ mod model;
 mod mutants;
 mod run;
 mod seed;
+pub mod server;
 
 pub use async_trait::async_trait;
 pub use case::{Case, CaseFn};
