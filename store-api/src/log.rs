@@ -395,7 +395,8 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     async fn partitions(&self, context: &ContextName) -> Result<PartitionCount>;
 
     /// The last position of each partition of the context, by index; 0 where a partition is empty (L9). Empty if the
-    /// context was never used. Costs one small read per partition at most, never a count of commits.
+    /// context was never used; whether a refused append was a use is the store's to say. Costs one small read per
+    /// partition at most, never a count of commits.
     ///
     /// # Errors
     /// Those of any read.
