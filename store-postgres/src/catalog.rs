@@ -113,7 +113,10 @@ impl Inner {
     }
 
     /// Sees to it that an aggregate type's log can be appended to (L10).
-    pub(crate) async fn use_log(&self, aggregate_type: &AggregateType) -> wow_store_api::Result<PartitionCount> {
+    pub(crate) async fn use_log(
+        &self,
+        aggregate_type: &AggregateType,
+    ) -> wow_store_api::Result<PartitionCount> {
         let known = {
             let known = self.catalog.known();
             let count = known.partitions.get(aggregate_type.context()).copied();
@@ -140,7 +143,8 @@ impl Inner {
             Ddl::Auto | Ddl::Validate => part.ensure(conn, &self.schema, self.config.ddl).await?,
             Ddl::None => {
                 let table = names::log(aggregate_type);
-                let found = inspect::existing_tables(conn, &self.schema, std::slice::from_ref(&table)).await?;
+                let found =
+                    inspect::existing_tables(conn, &self.schema, std::slice::from_ref(&table)).await?;
                 if found.is_empty() {
                     return Err(schema::mismatch(vec![format!("table {table} is missing")]));
                 }
@@ -176,8 +180,7 @@ impl Inner {
         conn: &mut Conn,
         context: &ContextName,
     ) -> Result<Arc<BTreeSet<AggregateName>>, Fault> {
-        let sql =
-            Sql::from(self.schema.sql("SELECT aggregate FROM {wow_log_aggregate} WHERE context = $1"));
+        let sql = Sql::from(self.schema.sql("SELECT aggregate FROM {wow_log_aggregate} WHERE context = $1"));
         let rows = conn.rows(&sql, args![context.as_str()]).await?;
         let types: BTreeSet<AggregateName> = rows.iter().map(|row| row.name(0)).collect::<Result<_, _>>()?;
         let types = Arc::new(types);

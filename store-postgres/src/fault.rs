@@ -173,18 +173,20 @@ fn meaning(state: &State) -> (ErrorKind, Again) {
         "53100" => (ErrorKind::StorageFull, Again::No),
         "25006" => (unavailable("the server only takes reads: it is a replica"), Again::Safe),
         // A pooler gave us somebody else's session, or a table changed under a prepared statement.
-        "26000" | "42P05" | "0A000" => {
-            (unavailable("the session lost its prepared statements"), Again::Safe)
-        }
+        "26000" | "42P05" | "0A000" => (unavailable("the session lost its prepared statements"), Again::Safe),
         "42501" => (
-            misconfigured("the role lacks a privilege: grant it, or let the schema's owner create the tables"),
+            misconfigured(
+                "the role lacks a privilege: grant it, or let the schema's owner create the tables",
+            ),
             Again::No,
         ),
         "42P01" | "3F000" | "42883" | "42703" => (
             ErrorKind::SchemaMismatch {
-                problems: vec!["a schema, table, column or function is missing: open the store with \
+                problems: vec![
+                    "a schema, table, column or function is missing: open the store with \
                                 ddl = auto, or create it"
-                    .to_owned()],
+                        .to_owned(),
+                ],
             },
             Again::No,
         ),
@@ -211,7 +213,9 @@ fn meaning(state: &State) -> (ErrorKind, Again) {
             Some("58") => (unavailable("the server had a system error"), Again::Safe),
             Some("57") => (unavailable("an operator intervened"), Again::Lost),
             _ => (
-                ErrorKind::Internal { reason: format!("the server refused a statement with SQLSTATE {code}") },
+                ErrorKind::Internal {
+                    reason: format!("the server refused a statement with SQLSTATE {code}"),
+                },
                 Again::No,
             ),
         },

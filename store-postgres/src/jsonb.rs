@@ -8,7 +8,8 @@ use wow_store_api::{Event, EventName, Payload};
 
 /// The document of commits' events: an array of `{"name", "revision", "body"}`.
 pub(crate) fn write_events(events: &[Event]) -> String {
-    let size: usize = events.iter().map(|event| event.body.as_json().len() + event.name.as_str().len() + 48).sum();
+    let size: usize =
+        events.iter().map(|event| event.body.as_json().len() + event.name.as_str().len() + 48).sum();
     let mut text = String::with_capacity(size + 2);
     text.push('[');
     for (index, event) in events.iter().enumerate() {

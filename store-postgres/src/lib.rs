@@ -52,7 +52,7 @@ mod statements;
 mod store;
 mod value;
 
-pub use config::{Ddl, PostgresConfig, Pooler};
+pub use config::{Ddl, Pooler, PostgresConfig};
 pub use push::PushState;
 pub use schema::schema_sql;
 pub use store::PostgresStore;

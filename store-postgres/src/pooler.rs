@@ -14,7 +14,10 @@ use crate::{fault::Fault, pool::Sessions};
 const MARK: &str = "wow_store.session";
 
 /// Looks how sessions are kept.
-pub(crate) async fn detect(options: &PgConnectOptions, deadline: Instant) -> Result<Sessions, wow_store_api::Error> {
+pub(crate) async fn detect(
+    options: &PgConnectOptions,
+    deadline: Instant,
+) -> Result<Sessions, wow_store_api::Error> {
     let options = options.clone().disable_statement_logging().extra_float_digits(None);
     let looking = timeout_at(deadline, look(&options)).await;
     let found = looking.unwrap_or_else(|_| Err(Fault::too_late()));

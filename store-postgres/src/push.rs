@@ -251,9 +251,9 @@ fn tell(channel: &str, partitions: &BTreeSet<(ContextName, u32)>) -> String {
 }
 
 fn hear(inner: &Inner, payload: &str) {
-    let partition = payload.split_once(' ').and_then(|(context, index)| {
-        Some((ContextName::new(context).ok()?, index.parse::<u32>().ok()?))
-    });
+    let partition = payload
+        .split_once(' ')
+        .and_then(|(context, index)| Some((ContextName::new(context).ok()?, index.parse::<u32>().ok()?)));
     match partition {
         Some((context, index)) => inner.wakeups.notify(&context, index),
         // Somebody else's, or a later version's.

@@ -94,7 +94,8 @@ impl Inner {
             Pooler::Detect => pooler::detect(&config.options, deadline).await?,
         };
         let pool_of = |options: &PgConnectOptions| {
-            let pool = Pool::new(options.clone(), sessions, config.max_connections, config.transaction_timeout);
+            let pool =
+                Pool::new(options.clone(), sessions, config.max_connections, config.transaction_timeout);
             Arc::new(pool.with_clock(config.clock.clone()))
         };
         let (tell, told) = mpsc::unbounded_channel();
@@ -182,9 +183,7 @@ impl StoreAdmin for PostgresStore {
 
     async fn now(&self) -> Result<Timestamp> {
         self.check_open("now")?;
-        attempt!(self.inner, Kind::Read, "now", |conn| {
-            self.inner.now_in(conn).await
-        })
+        attempt!(self.inner, Kind::Read, "now", |conn| self.inner.now_in(conn).await)
     }
 
     async fn formats(&self) -> Result<Vec<Format>> {

@@ -49,7 +49,10 @@ pub(crate) fn integer(number: u32) -> i32 {
 }
 
 fn damaged(column: usize) -> Fault {
-    Fault::from(Error::corrupt(format!("column {column} of a row"), "it holds a value that was never written"))
+    Fault::from(Error::corrupt(
+        format!("column {column} of a row"),
+        "it holds a value that was never written",
+    ))
 }
 
 /// Typed access to the cells of a row, by index.

@@ -1,5 +1,7 @@
 //! The suite on PostgreSQL: a schema for each case, and a clock that cases can set.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test says no")]
+
 mod support;
 
 use std::{process::ExitCode, sync::Arc};

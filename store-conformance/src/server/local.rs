@@ -33,7 +33,12 @@ impl User {
     /// The first of these users that exists, if we are root.
     pub(super) fn unprivileged(candidates: &[&'static str]) -> Self {
         let id = |arguments: &[&str]| {
-            Command::new("id").args(arguments).stderr(Stdio::null()).output().ok().filter(|it| it.status.success())
+            Command::new("id")
+                .args(arguments)
+                .stderr(Stdio::null())
+                .output()
+                .ok()
+                .filter(|it| it.status.success())
         };
         let is_root = id(&["-u"]).is_some_and(|output| output.stdout.trim_ascii() == b"0");
         if !is_root {

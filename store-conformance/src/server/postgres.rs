@@ -187,7 +187,8 @@ impl Local {
         // Children first, so that none goes on for a moment without its parent.
         let children = Command::new("pgrep").args(["-P", &pid]).output();
         let children = children.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        let mut all: Vec<String> = children.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        let mut all: Vec<String> =
+            children.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
         all.insert(0, pid);
         let _ = Command::new("kill").arg("-KILL").args(&all).stderr(Stdio::null()).status();
         let deadline = Instant::now() + PATIENCE;

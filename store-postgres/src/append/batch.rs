@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::postgres::PgRow;
 use tokio::time::{Instant, timeout_at};
 use wow_store_api::{
-    AggregateId, AggregateType, CheckedCommit, Error, ErrorKind, ExpectedVersion, PartitionId, Receipt,
-    rules,
+    AggregateId, AggregateType, CheckedCommit, Error, ErrorKind, ExpectedVersion, PartitionId, Receipt, rules,
 };
 
 use super::{Answer, lock_millis, queue::Batch};
@@ -95,9 +94,10 @@ impl Inner {
         let mut answers: Vec<Option<Answer>> = vec![None; commits.len()];
         for row in &rows {
             let (part, ord) = (row.number(0)?, row.counter(1)?);
-            let place = usize::try_from(part).ok().and_then(|part| places.get(part)).and_then(|places| {
-                places.get(usize::try_from(ord.checked_sub(1)?).ok()?).copied()
-            });
+            let place = usize::try_from(part)
+                .ok()
+                .and_then(|part| places.get(part))
+                .and_then(|places| places.get(usize::try_from(ord.checked_sub(1)?).ok()?).copied());
             let place = place.and_then(|place| Some((answers.get_mut(place)?, commits.get(place)?)));
             let (answer, commit) = place.ok_or_else(strange)?;
             *answer = Some(read(row, partition, commit)?);

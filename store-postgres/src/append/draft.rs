@@ -88,7 +88,8 @@ impl Inner {
         mode: Mode,
         deadline: Instant,
     ) -> std::result::Result<Vec<Answer>, Fault> {
-        let partitions = commits.iter().map(|commit| self.partition_of(commit)).collect::<Result<Vec<_>>>()?;
+        let partitions =
+            commits.iter().map(|commit| self.partition_of(commit)).collect::<Result<Vec<_>>>()?;
         conn.begin_with(&format!("SET LOCAL lock_timeout = {};", lock_millis(deadline))).await?;
         let heads = self.lock_partitions(conn, &partitions).await?;
         let riders = Riders::lock(self, conn, commits).await?;
@@ -193,7 +194,8 @@ impl Inner {
             let ids = of_type.iter().map(|(commit, _)| commit.aggregate_id());
             let tenants: Vec<&str> = ids.clone().map(|id| id.tenant().unwrap_or_default()).collect();
             let names: Vec<&str> = ids.map(AggregateId::id).collect();
-            let commands: Vec<&str> = of_type.iter().map(|(commit, _)| commit.command_id().as_str()).collect();
+            let commands: Vec<&str> =
+                of_type.iter().map(|(commit, _)| commit.command_id().as_str()).collect();
             for row in conn.rows(&sql, args![tenants, names, commands]).await? {
                 let place = usize::try_from(row.counter(0)?.saturating_sub(1)).unwrap_or(usize::MAX);
                 let Some((commit, partition)) = of_type.get(place) else { continue };
@@ -262,9 +264,8 @@ impl Inner {
         let metadata: Vec<Option<&str>> =
             each().map(|(commit, _)| commit.metadata().map(|metadata| metadata.as_json())).collect();
         let events: Vec<String> = each().map(|(commit, _)| jsonb::write_events(commit.events())).collect();
-        let arguments = args![
-            partitions, positions, tenants, ids, versions, commands, instants, sizes, metadata, events
-        ];
+        let arguments =
+            args![partitions, positions, tenants, ids, versions, commands, instants, sizes, metadata, events];
         conn.execute(&sql, arguments).await?;
         Ok(())
     }

@@ -167,7 +167,11 @@ impl Inner {
         }
     }
 
-    async fn try_batch(&self, partition: &PartitionId, batch: &Batch) -> std::result::Result<Vec<Answer>, Fault> {
+    async fn try_batch(
+        &self,
+        partition: &PartitionId,
+        batch: &Batch,
+    ) -> std::result::Result<Vec<Answer>, Fault> {
         let deadline = batch.deadline();
         if batch.is_plain() {
             self.append_plain(partition, batch, deadline).await

@@ -45,9 +45,9 @@ impl Drop for Running<'_> {
 impl Queues {
     pub(crate) fn of(&self, partition: &PartitionId) -> Arc<Queue> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queues.entry(partition.clone()).or_insert_with(|| {
-            Arc::new(Queue { partition: partition.clone(), state: Mutex::default() })
-        });
+        let queue = queues
+            .entry(partition.clone())
+            .or_insert_with(|| Arc::new(Queue { partition: partition.clone(), state: Mutex::default() }));
         Arc::clone(queue)
     }
 

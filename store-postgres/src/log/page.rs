@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use sqlx::postgres::PgRow;
 use wow_store_api::{
-    AggregateId, AggregateName, AggregateType, Error, EventName, Page, PartitionId, Position,
-    ReadPage, RecordedCommit,
+    AggregateId, AggregateName, AggregateType, Error, EventName, Page, PartitionId, Position, ReadPage,
+    RecordedCommit,
 };
 
 use super::load::commit;
@@ -100,7 +100,8 @@ impl Inner {
                 continue;
             }
             let aggregate_type = usize::try_from(place).ok().and_then(|place| types.get(place));
-            let aggregate_type = aggregate_type.ok_or_else(|| Fault::from(Error::internal("an unknown type")))?;
+            let aggregate_type =
+                aggregate_type.ok_or_else(|| Fault::from(Error::internal("an unknown type")))?;
             found.bytes = found.bytes.saturating_add(u64::try_from(row.cell::<i32>(3)?).unwrap_or(0));
             found.commits.push(read(&row, aggregate_type)?);
         }
@@ -195,7 +196,8 @@ fn conclude(page: &ReadPage, found: Found) -> Result<Page, Fault> {
         return Ok(Page { commits, through, more: through < head });
     }
     // Nothing was left out, so the positions have to be dense.
-    let dense = (after + 1..).zip(&commits).take_while(|(position, commit)| *position == commit.position).count();
+    let dense =
+        (after + 1..).zip(&commits).take_while(|(position, commit)| *position == commit.position).count();
     let whole = dense == commits.len() && (full || last >= head);
     if !whole && dense == 0 {
         return Err(missing(&page.partition, after + 1));

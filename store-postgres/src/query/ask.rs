@@ -136,7 +136,8 @@ impl Inner {
         bound: &Bound,
         only: bool,
     ) -> std::result::Result<Vec<PgRow>, Fault> {
-        let wait = if only { self.config.transaction_timeout } else { NODE.min(self.config.transaction_timeout) };
+        let wait =
+            if only { self.config.transaction_timeout } else { NODE.min(self.config.transaction_timeout) };
         let mut conn = node.take(Instant::now() + wait).await?;
         let work = async {
             let started = Instant::now();

@@ -12,11 +12,7 @@ use wow_store_api::{
 };
 
 use super::sort;
-use crate::{
-    fault::Fault,
-    pool::Sql,
-    value::Instant,
-};
+use crate::{fault::Fault, pool::Sql, value::Instant};
 
 /// The tables that a query looks at.
 pub(super) enum Source {
@@ -149,9 +145,7 @@ impl Source {
             Field::Id => Expression::Text("i.id".to_owned()),
             Field::Tenant => Expression::Text("nullif(i.tenant, '')".to_owned()),
             Field::Version => Expression::Number("i.version".to_owned()),
-            Field::Revision if is_event => {
-                Expression::Number("(e.event ->> 'revision')".to_owned())
-            }
+            Field::Revision if is_event => Expression::Number("(e.event ->> 'revision')".to_owned()),
             Field::Revision => Expression::Number("i.revision".to_owned()),
             Field::At if is_event => Expression::Instant("i.committed_at".to_owned()),
             Field::At => Expression::Instant("i.saved_at".to_owned()),
@@ -188,17 +182,13 @@ impl Source {
                 any_of(scalars.iter().map(|scalar| equals(&expression, scalar, bound)))
             }
             Filter::Contains(field, scalar) => contains(&self.expression(field, bound), scalar, bound),
-            Filter::StartsWith(field, prefix) => {
-                starts_with(&self.expression(field, bound), prefix, bound)
-            }
+            Filter::StartsWith(field, prefix) => starts_with(&self.expression(field, bound), prefix, bound),
             Filter::Exists(field) => match self.expression(field, bound) {
                 Expression::Document(sql) | Expression::Text(sql) => format!("({sql} IS NOT NULL)"),
                 Expression::Number(_) | Expression::Instant(_) => "true".to_owned(),
             },
             Filter::Not(filter) => format!("NOT {}", self.filter(filter, bound)),
-            Filter::And(filters) => {
-                all_of(filters.iter().map(|filter| self.filter(filter, bound)))
-            }
+            Filter::And(filters) => all_of(filters.iter().map(|filter| self.filter(filter, bound))),
             Filter::Or(filters) => any_of(filters.iter().map(|filter| self.filter(filter, bound))),
         }
     }

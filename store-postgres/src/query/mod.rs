@@ -109,10 +109,8 @@ impl PostgresStore {
         let at_least = at_least.filter(|at_least| at_least.version > 0)?;
         let id = &at_least.aggregate_id;
         let schema = &self.inner.schema;
-        let tables = (
-            schema.at(&names::snapshot(id.aggregate_type())),
-            schema.at(&names::log(id.aggregate_type())),
-        );
+        let tables =
+            (schema.at(&names::snapshot(id.aggregate_type())), schema.at(&names::log(id.aggregate_type())));
         let mut bound = Bound::default();
         bound.text(id.tenant().unwrap_or_default());
         bound.text(id.id());

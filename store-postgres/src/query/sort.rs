@@ -75,9 +75,7 @@ impl Key {
             SortValue::Number(number) => {
                 (NUMBER, self.number.as_ref().map(|column| (column, bound.number(number))))
             }
-            SortValue::String(text) => {
-                (STRING, self.text.as_ref().map(|column| (column, bound.text(text))))
-            }
+            SortValue::String(text) => (STRING, self.text.as_ref().map(|column| (column, bound.text(text)))),
             SortValue::Array => (ARRAY, None),
             SortValue::Object => (OBJECT, None),
         };

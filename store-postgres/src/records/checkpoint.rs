@@ -101,10 +101,12 @@ impl PostgresStore {
         self.check_open(OPERATION)?;
         let saving = async {
             save.check()?;
-            let query = |sql: &Sql, arguments| sqlx::query_with(sqlx::AssertSqlSafe(Sql::clone(sql)), arguments);
+            let query =
+                |sql: &Sql, arguments| sqlx::query_with(sqlx::AssertSqlSafe(Sql::clone(sql)), arguments);
             let statements = &self.inner.statements;
             let arguments = save_arguments(&save, false)?;
-            let row = query(&statements.checkpoint_save, arguments).fetch_optional(&mut **transaction).await?;
+            let row =
+                query(&statements.checkpoint_save, arguments).fetch_optional(&mut **transaction).await?;
             if let Some(row) = row {
                 return saved(&row, &save);
             }
@@ -151,9 +153,7 @@ impl Checkpoints for PostgresStore {
         attempt!(self.inner, Kind::Read, "checkpoints", |conn| {
             let rows = conn.rows(&self.inner.statements.checkpoints, args![context.as_str()]).await?;
             rows.iter()
-                .map(|row| {
-                    checkpoint(row, row.name(3)?, PartitionId::new(context.clone(), row.number(4)?))
-                })
+                .map(|row| checkpoint(row, row.name(3)?, PartitionId::new(context.clone(), row.number(4)?)))
                 .collect()
         })
     }

@@ -42,8 +42,7 @@ impl Inner {
     ) -> Result<Option<Lease>, Fault> {
         let (context, index) = (partition.context().as_str(), integer(partition.index()));
         loop {
-            let found =
-                conn.row(&self.statements.lease_share, args![group.as_str(), context, index]).await?;
+            let found = conn.row(&self.statements.lease_share, args![group.as_str(), context, index]).await?;
             if let Some(row) = found {
                 return lease(&row, group, partition.clone());
             }
@@ -138,7 +137,8 @@ impl Leases for PostgresStore {
                 };
                 renewed.insert(token, row.instant(5)?);
             }
-            let answer = |token| renewed.get(token).copied().map_or(LeaseRenewed::Lost, LeaseRenewed::Renewed);
+            let answer =
+                |token| renewed.get(token).copied().map_or(LeaseRenewed::Lost, LeaseRenewed::Renewed);
             Ok(tokens.iter().map(answer).collect())
         })
     }
@@ -175,8 +175,7 @@ impl Leases for PostgresStore {
         let inner = &self.inner;
         check_ttl("heartbeat", heartbeat.ttl).map_err(|error| inner.named("heartbeat", error))?;
         attempt!(inner, Kind::Repeatable, "heartbeat", |conn| {
-            let arguments =
-                args![heartbeat.group.as_str(), heartbeat.member.as_str(), millis(heartbeat.ttl)];
+            let arguments = args![heartbeat.group.as_str(), heartbeat.member.as_str(), millis(heartbeat.ttl)];
             let row = conn.row(&inner.statements.heartbeat, arguments).await?;
             let row = row.ok_or_else(Fault::overtaken)?;
             Ok(Member {
@@ -208,8 +207,7 @@ impl Leases for PostgresStore {
     async fn leave(&self, group: &SubscriptionName, member: &MemberId) -> Result<bool> {
         self.check_open("leave")?;
         attempt!(self.inner, Kind::Once, "leave", |conn| {
-            let left =
-                conn.row(&self.inner.statements.leave, args![group.as_str(), member.as_str()]).await?;
+            let left = conn.row(&self.inner.statements.leave, args![group.as_str(), member.as_str()]).await?;
             left.map_or(Ok(false), |row| row.cell(0))
         })
     }

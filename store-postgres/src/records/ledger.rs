@@ -31,7 +31,9 @@ fn state_named(name: &str) -> Result<FailureState, Fault> {
         "trying" => Ok(FailureState::Trying),
         "parked" => Ok(FailureState::Parked),
         "retrying" => Ok(FailureState::Retrying),
-        _ => Err(Fault::from(Error::corrupt("the failure ledger", "an entry has a state that does not exist"))),
+        _ => {
+            Err(Fault::from(Error::corrupt("the failure ledger", "an entry has a state that does not exist")))
+        }
     }
 }
 
@@ -114,13 +116,13 @@ impl<T> Decision<T> {
 
 impl Inner {
     /// One change of an entry: fence, lock, rule, write.
-    async fn change<T>(
+    async fn change<T: Send>(
         &self,
         conn: &mut Conn,
         subscription: &SubscriptionName,
         id: &AggregateId,
         fence: Option<Fence>,
-        decide: impl Fn(Option<&Failure>, Timestamp) -> Decision<T>,
+        decide: impl Fn(Option<&Failure>, Timestamp) -> Decision<T> + Send + Sync,
     ) -> Result<T, Fault> {
         conn.begin().await?;
         self.check_fence(conn, fence.as_ref()).await?;
@@ -310,8 +312,7 @@ impl FailureLedger for PostgresStore {
     async fn failure_counts(&self, subscription: &SubscriptionName) -> Result<FailureCounts> {
         self.check_open("failure_counts")?;
         attempt!(self.inner, Kind::Read, "failure_counts", |conn| {
-            let row =
-                conn.row(&self.inner.statements.failure_counts, args![subscription.as_str()]).await?;
+            let row = conn.row(&self.inner.statements.failure_counts, args![subscription.as_str()]).await?;
             let row = row.ok_or_else(|| Fault::from(Error::internal("a count without a row")))?;
             Ok(FailureCounts {
                 trying: row.counter(0)?,

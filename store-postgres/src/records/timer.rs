@@ -129,11 +129,7 @@ impl Inner {
         Ok(conn.execute(&sql, args![id.as_str()]).await? > 0)
     }
 
-    async fn schedule_in(
-        &self,
-        conn: &mut Conn,
-        schedule: &ScheduleTimer,
-    ) -> Result<TimerScheduled, Fault> {
+    async fn schedule_in(&self, conn: &mut Conn, schedule: &ScheduleTimer) -> Result<TimerScheduled, Fault> {
         let context = &schedule.context;
         conn.begin().await?;
         self.check_fence(conn, schedule.fence.as_ref()).await?;
@@ -292,10 +288,8 @@ impl Timers for PostgresStore {
 
     async fn next_due(&self, context: &ContextName) -> Result<Option<Timestamp>> {
         self.check_open("next_due")?;
-        let sql = self.inner.timer_sql(
-            context,
-            "SELECT claimable_at FROM {timer} ORDER BY claimable_at LIMIT 1",
-        );
+        let sql =
+            self.inner.timer_sql(context, "SELECT claimable_at FROM {timer} ORDER BY claimable_at LIMIT 1");
         attempt!(self.inner, Kind::Read, "next_due", |conn| {
             let next = or_none(conn.row(&sql, args![]).await, None)?;
             next.map(|row| row.instant(0)).transpose()
@@ -309,10 +303,9 @@ impl Timers for PostgresStore {
         most: usize,
     ) -> Result<Vec<Timer>> {
         self.check_open("timers")?;
-        let sql = self.inner.timer_sql(
-            context,
-            "SELECT {columns} FROM {timer} AS t WHERE t.id > $1 ORDER BY t.id LIMIT $2",
-        );
+        let sql = self
+            .inner
+            .timer_sql(context, "SELECT {columns} FROM {timer} AS t WHERE t.id > $1 ORDER BY t.id LIMIT $2");
         attempt!(self.inner, Kind::Read, "timers", |conn| {
             // Every id is behind the empty text.
             let after = after.map_or("", TimerId::as_str);
@@ -321,4 +314,3 @@ impl Timers for PostgresStore {
         })
     }
 }
-

@@ -27,9 +27,7 @@ const STORE_FORMAT: u32 = 1;
 
 /// What is recorded, and the owner. Empty where nothing is.
 async fn recorded(conn: &mut Conn, schema: &Schema) -> Result<(Vec<Format>, Option<String>), Fault> {
-    let sql = Sql::from(schema.sql(
-        "SELECT structure, version, owner FROM {wow_format} ORDER BY structure",
-    ));
+    let sql = Sql::from(schema.sql("SELECT structure, version, owner FROM {wow_format} ORDER BY structure"));
     let (mut formats, mut owner) = (Vec::new(), None);
     for row in conn.rows(&sql, args![]).await? {
         let format = Format { structure: row.cell(0)?, version: row.number(1)? };

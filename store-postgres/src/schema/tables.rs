@@ -122,7 +122,17 @@ impl Index {
 
 /// The tables that every store has.
 pub(crate) fn base() -> Vec<Table> {
-    vec![format(), log_aggregate(), snapshot_table(), checkpoint(), lease(), lease_member(), ledger(), discarded(), reservation()]
+    vec![
+        format(),
+        log_aggregate(),
+        snapshot_table(),
+        checkpoint(),
+        lease(),
+        lease_member(),
+        ledger(),
+        discarded(),
+        reservation(),
+    ]
 }
 
 /// The format of each structure; the row `store` also says whose the schema is.
@@ -247,8 +257,7 @@ fn reservation() -> Table {
 pub(crate) fn counter(context: &ContextName) -> Table {
     const COLUMNS: &[Column] =
         &[column("partition", INTEGER), column("position", BIGINT), column("committed_at", INSTANT)];
-    let key =
-        Index { name: names::counter_key(context), kind: IndexKind::Primary, columns: &["partition"] };
+    let key = Index { name: names::counter_key(context), kind: IndexKind::Primary, columns: &["partition"] };
     // Updated with every batch: room in the page keeps the updates out of the index.
     Table {
         name: names::counter(context),

@@ -1,6 +1,7 @@
 //! What the tests of this backend share.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a panic is how a test says no")]
 
 use std::sync::{
     Arc,
@@ -68,12 +69,13 @@ impl Drop for Schema {
         // Wherever it is dropped: on a thread without a runtime around it.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                let mut connection = PgConnection::connect(&url).await?;
-                connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
-                connection.close().await
-            })
-            .map_err(std::io::Error::other)
+            runtime
+                .block_on(async {
+                    let mut connection = PgConnection::connect(&url).await?;
+                    connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
+                    connection.close().await
+                })
+                .map_err(std::io::Error::other)
         });
         // A server that the test has killed needs no cleaning.
         let _ = dropping.join();
