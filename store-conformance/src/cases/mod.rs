@@ -13,6 +13,8 @@ mod log;
 mod member;
 mod names;
 mod payload;
+mod query;
+mod query_pages;
 mod read;
 mod reservation;
 mod riders;
@@ -43,6 +45,8 @@ pub fn all() -> Vec<Case> {
         reservation::CASES,
         timer::CASES,
         riders::CASES,
+        query::CASES,
+        query_pages::CASES,
         admin::CASES,
     ];
     topics.concat()

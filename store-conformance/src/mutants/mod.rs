@@ -49,6 +49,7 @@ mod names;
 mod nothing;
 mod payload;
 mod query;
+mod query_pages;
 mod reservation;
 mod rewrite;
 mod riders;
@@ -62,8 +63,8 @@ pub(crate) use mutant::{Mutant, MutantBackend};
 use self::{
     admin::AdminFault, checkpoint::CheckpointFault, fence::FenceFault, lease::LeaseFault,
     ledger::LedgerFault, log::LogFault, member::MemberFault, names::NameFault, payload::PayloadFault,
-    query::QueryFault, reservation::ReservationFault, riders::RiderFault, snapshot::SnapshotFault,
-    tail::TailFault, timer::TimerFault,
+    query::QueryFault, query_pages::QueryPageFault, reservation::ReservationFault, riders::RiderFault,
+    snapshot::SnapshotFault, tail::TailFault, timer::TimerFault,
 };
 
 /// A wrong store, and the cases that reject it.
@@ -134,6 +135,7 @@ topics! {
     Timer(TimerFault),
     Rider(RiderFault),
     Query(QueryFault),
+    QueryPage(QueryPageFault),
     Admin(AdminFault),
 }
 
@@ -154,6 +156,7 @@ pub(crate) fn all() -> Vec<MutantSpec> {
         timer::MUTANTS,
         riders::MUTANTS,
         query::MUTANTS,
+        query_pages::MUTANTS,
         admin::MUTANTS,
     ];
     topics.concat()

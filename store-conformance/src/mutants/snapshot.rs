@@ -19,7 +19,10 @@ mutants! { SnapshotFault in "snapshot":
         "snapshot::dropped_one_is_rebuilt_at_any_version",
     ],
     /// A snapshot does not say when it was saved.
-    ForgetsWhen => ["snapshot::saved_one_comes_back"],
+    ForgetsWhen => [
+        "snapshot::saved_one_comes_back",
+        "query::envelope_of_snapshots",
+    ],
     /// The first one of an aggregate stays.
     FirstStays => [
         "snapshot::newer_one_replaces",
@@ -31,6 +34,8 @@ mutants! { SnapshotFault in "snapshot":
         "snapshot::ahead_of_the_log_is_refused",
         "snapshot::version_and_revision_have_bounds",
         "snapshot::dropped_one_is_rebuilt_at_any_version",
+        "query::snapshots_are_found_as_they_are",
+        "query_pages::waits_for_a_snapshot",
     ],
     /// An older one of the same revision replaces a newer one.
     OlderReplaces => [
@@ -78,17 +83,30 @@ mutants! { SnapshotFault in "snapshot":
     RefusesRevisionZero => [
         "snapshot::version_and_revision_have_bounds",
         "snapshot::dropped_one_is_rebuilt_at_any_version",
+        "query::only_the_revision_asked_for",
     ],
     /// The numbers of a state go through floats.
-    StateThroughFloats => ["snapshot::state_comes_back_exactly"],
+    StateThroughFloats => [
+        "snapshot::state_comes_back_exactly",
+        "query::eq_needs_kind_and_value",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
+        "query_pages::projection_keeps_only_what_is_asked_for",
+    ],
     /// The tenant is not part of the key.
     TenantsShare => [
         "snapshot::aggregates_and_tenants_are_separate",
         "snapshot::delete_drops_one",
         "snapshot::drop_takes_all_of_one_type",
+        "query::envelope_of_snapshots",
+        "query_pages::ties_go_by_tenant_and_id",
     ],
     /// The case of an id does not count.
-    IdsIgnoreCase => ["snapshot::aggregates_and_tenants_are_separate"],
+    IdsIgnoreCase => [
+        "snapshot::aggregates_and_tenants_are_separate",
+        "query::envelope_of_snapshots",
+        "query_pages::ties_go_by_tenant_and_id",
+    ],
     /// Deleting says that there was one, whether there was or not.
     DeleteSaysYes => [
         "snapshot::absent_one_is_none",
@@ -96,11 +114,16 @@ mutants! { SnapshotFault in "snapshot":
         "snapshot::delete_drops_one",
     ],
     /// Deleting one deletes all of its type.
-    DeletesAllOfTheType => ["snapshot::delete_drops_one"],
+    DeletesAllOfTheType => [
+        "snapshot::delete_drops_one",
+        "query::snapshots_are_found_as_they_are",
+        "query_pages::cursor_goes_behind_an_item_that_is_gone",
+    ],
     /// Deleting does nothing.
     DeleteDoesNothing => [
         "snapshot::delete_drops_one",
         "snapshot::dropped_one_is_rebuilt_at_any_version",
+        "query::snapshots_are_found_as_they_are",
     ],
     /// Dropping takes those of other types of the context too.
     DropsTheContext => ["snapshot::drop_takes_all_of_one_type"],
@@ -112,6 +135,23 @@ mutants! { SnapshotFault in "snapshot":
     SavingAppends => [
         "snapshot::ahead_of_the_log_is_refused",
         "snapshot::saving_leaves_the_log_alone",
+        "query::eq_needs_kind_and_value",
+        "query::ne_is_all_the_rest",
+        "query::ranges_of_numbers_go_by_value",
+        "query::ranges_of_strings_go_by_bytes",
+        "query::in_is_any_of_them",
+        "query::contains_looks_into_arrays_and_strings",
+        "query::starts_with_looks_at_bytes",
+        "query::exists_sees_nulls",
+        "query::not_and_or_combine",
+        "query::instants_are_compared_as_instants",
+        "query::other_types_are_not_seen",
+        "query::unused_type_is_empty",
+        "query_pages::order_of_all_kinds_of_values",
+        "query_pages::events_are_sorted_by_body_and_envelope",
+        "query_pages::next_cursor_only_if_there_is_more",
+        "query_pages::projection_keeps_only_what_is_asked_for",
+        "query_pages::waits_for_nothing_that_is_there",
     ],
     /// Opened again, the store knows of no snapshot.
     ForgetsAtReopen => ["snapshot::survives_reopen"],
