@@ -38,6 +38,7 @@ mutants! { QueryPageFault in "query_pages":
         "query_pages::order_by_several_fields",
         "query_pages::events_are_sorted_by_body_and_envelope",
         "query_pages::pages_give_each_item_once",
+        "query_pages::pages_hold_under_concurrent_writes",
     ],
     /// What ties goes by id, then tenant.
     TiesByIdFirst => [
@@ -76,7 +77,11 @@ mutants! { QueryPageFault in "query_pages":
         "query_pages::cursor_of_another_query_is_refused",
     ],
     /// A cursor is the number of items before it.
-    CursorIsANumber => ["query_pages::filter_may_change_between_pages"],
+    CursorIsANumber => [
+        "query_pages::cursor_goes_behind_an_item_that_is_gone",
+        "query_pages::pages_hold_under_concurrent_writes",
+        "query_pages::filter_may_change_between_pages",
+    ],
     /// A short page that comes last is not offered.
     ForgetsTheLastPage => [
         "query_pages::order_of_all_kinds_of_values",
