@@ -16,16 +16,19 @@ pub struct Guarantee {
 pub enum Status {
     /// By at least one case of this suite.
     Suite,
-    /// By a backend's own tests: it needs that server, or belongs to how that backend is opened.
-    Backend,
+    /// Elsewhere: it needs a certain server, or belongs to how a store is configured and opened.
+    Elsewhere {
+        /// By whose tests.
+        by: &'static str,
+    },
 }
 
 const fn suite(id: &'static str, claim: &'static str) -> Guarantee {
     Guarantee { id, claim, status: Status::Suite }
 }
 
-const fn backend(id: &'static str, claim: &'static str) -> Guarantee {
-    Guarantee { id, claim, status: Status::Backend }
+const fn elsewhere(id: &'static str, claim: &'static str, by: &'static str) -> Guarantee {
+    Guarantee { id, claim, status: Status::Elsewhere { by } }
 }
 
 /// The contract, line by line.
@@ -47,7 +50,11 @@ pub const GUARANTEES: &[Guarantee] = &[
     suite("T1", "the tail delivers in order, at least once, without end"),
     suite("T2", "in batches, with back-pressure"),
     suite("T3", "pushed; a lost notification only delays"),
-    backend("T4", "one notification connection per store"),
+    elsewhere(
+        "T4",
+        "one notification connection per store",
+        "the tests of `store-postgres` and `store-mongo`: the connections are counted on the server",
+    ),
     suite("T5", "filtered by the store; the position advances"),
     suite("S1", "the latest snapshot wins"),
     suite("S2", "a snapshot of another revision is not returned"),
@@ -55,7 +62,11 @@ pub const GUARANTEES: &[Guarantee] = &[
     suite("S4", "snapshots can be dropped"),
     suite("C1", "checkpoints move forward only"),
     suite("C2", "checkpoints are fenced"),
-    backend("C3", "a checkpoint inside the caller's own transaction"),
+    elsewhere(
+        "C3",
+        "a checkpoint inside the caller's own transaction",
+        "the tests of `store-postgres` and `store-mongo`: with the driver's own transaction",
+    ),
     suite("E1", "at most one live owner"),
     suite("E2", "epochs rise and never repeat"),
     suite("E3", "members share partitions evenly"),
@@ -70,14 +81,30 @@ pub const GUARANTEES: &[Guarantee] = &[
     suite("M1", "timers fire at least once, not before their time"),
     suite("M2", "replace only if asked; cancel says whether it was there"),
     suite("Q1", "filters, sort, pages, count, projection"),
-    backend("Q2", "read preferences"),
+    elsewhere("Q2", "read preferences", "the tests of `store-postgres` and `store-mongo`: with replicas"),
     suite("Q3", "a query waits for a version"),
-    backend("D1", "ddl modes"),
-    backend("D2", "names of tables and collections"),
+    elsewhere(
+        "D1",
+        "ddl modes",
+        "the tests of `store-postgres` and `store-mongo`: in each mode, with what is missing or different",
+    ),
+    elsewhere(
+        "D2",
+        "names of tables and collections",
+        "the tests of `store-postgres` and `store-mongo`: by looking into the database",
+    ),
     suite("D3", "formats are recorded"),
-    backend("D4", "many nodes start at once"),
-    backend("D5", "a standalone MongoDB is refused"),
-    backend("N1", "named stores from one configuration"),
-    backend("N2", "two log stores cannot share one place"),
+    elsewhere(
+        "D4",
+        "many nodes start at once",
+        "the tests of `store-postgres` and `store-mongo`: with many nodes on an empty database",
+    ),
+    elsewhere("D5", "a standalone MongoDB is refused", "the tests of `store-mongo`"),
+    elsewhere("N1", "named stores from one configuration", "the tests of the facade, `store`"),
+    elsewhere(
+        "N2",
+        "two log stores cannot share one place",
+        "the tests of each backend: a second store in one place is refused when it is opened",
+    ),
     suite("N3", "no credentials or payloads in errors and debug output"),
 ];

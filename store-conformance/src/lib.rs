@@ -9,6 +9,7 @@
 
 mod case;
 mod cases;
+mod coverage;
 mod env;
 mod fault;
 mod guarantee;

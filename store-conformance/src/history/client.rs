@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use uuid::Uuid;
 use wow_store_api::{
     AcquireLease, AggregateId, ClaimTimers, CommandId, Commit, ContextName, Due, Event, EventStore,
@@ -206,7 +206,8 @@ impl Client {
             }
             1 => {
                 let Ok(commits) = self.store.load(&id, ..).await else { return };
-                if let Ok(commits) = commits.try_collect().await {
+                // A wrong store may go on for ever.
+                if let Ok(commits) = commits.take(super::MAX_COMMITS).try_collect().await {
                     self.ended(begun, What::Load(id, commits));
                 }
             }
@@ -217,7 +218,8 @@ impl Client {
             }
             3 => {
                 let partition = u32::try_from(self.dice.below(super::PARTITIONS.into())).expect("small");
-                let read = ReadPage::new(PartitionId::new(shop(), partition), 0).with_max_commits(10_000);
+                let read = ReadPage::new(PartitionId::new(shop(), partition), 0)
+                    .with_max_commits(super::MAX_COMMITS);
                 if let Ok(page) = self.store.read(read).await {
                     let (commits, through) = (page.commits, page.through);
                     self.ended(begun, What::Read { partition, after: 0, commits, through });

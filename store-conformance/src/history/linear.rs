@@ -5,7 +5,7 @@
 use std::{collections::HashSet, fmt::Debug, hash::Hash};
 
 /// Most steps of a search.
-const MAX_STEPS: usize = 5_000_000;
+const MAX_STEPS: usize = 1_000_000;
 
 /// What an object does, one call after the other.
 pub(super) trait Object {

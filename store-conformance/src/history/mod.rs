@@ -25,9 +25,9 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, iter, sync::Arc};
 
-use futures_util::{TryStreamExt as _, future::join_all};
+use futures_util::{StreamExt as _, TryStreamExt as _, future::join_all};
 use wow_store_api::{
     EventStore, ListReservations, PartitionCount, PartitionId, Position, ReadPage, StoreExt as _,
 };
@@ -48,6 +48,15 @@ use crate::{
 /// How many partitions there are: so few that aggregates share them.
 const PARTITIONS: u32 = 3;
 
+/// Most commits that are read at once: more than any history has.
+const MAX_COMMITS: usize = 10_000;
+
+/// How often a shorter history is tried before it counts as right.
+const TRIES: u32 = 3;
+
+/// How many problems of a history are told.
+const SHOWN: usize = 12;
+
 /// What a history is like.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
@@ -61,19 +70,69 @@ pub(crate) struct Plan {
     pub(crate) faults: u8,
 }
 
-/// Makes one history and checks it.
+impl Plan {
+    /// Shorter histories, the shortest first.
+    fn shorter(self) -> Vec<Self> {
+        let clients = (1..self.clients).map(|clients| Self { clients, ..self });
+        let halves = iter::successors(Some(self.things / 2), |things| Some(things / 2));
+        let mut halves: Vec<_> = halves.take_while(|things| *things > 0).collect();
+        halves.reverse();
+        halves.push(self.things.saturating_sub(1));
+        let things = halves.into_iter().filter(|things| (1..self.things).contains(things));
+        things.map(|things| Self { things, ..self }).chain(clients).collect()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clients, things, handles, faults } = self;
+        write!(
+            f,
+            "clients: {clients}, things that each does: {things}, handles: {handles}, faults: {faults} %"
+        )
+    }
+}
+
+/// Makes one history and checks it. One that is wrong is made shorter, with the same seed, as long as it is wrong.
 ///
 /// # Errors
 /// The seed, and what is wrong.
 pub(crate) async fn check(plan: Plan, backend: &Arc<dyn Backend>, seed: Seed) -> Result<(), String> {
+    let Err(why) = once(plan, backend, seed).await else { return Ok(()) };
+    let (mut plan, mut why) = (plan, why);
+    // What rests on the order of things does not go wrong every time.
+    'shrink: loop {
+        for shorter in plan.shorter() {
+            for _ in 0..TRIES {
+                if let Err(wrong) = once(shorter, backend, seed).await {
+                    (plan, why) = (shorter, wrong);
+                    continue 'shrink;
+                }
+            }
+        }
+        return Err(format!("seed {seed} ({VARIABLE} to run it again), {plan}:\n  {why}"));
+    }
+}
+
+/// Makes one history and checks it.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) async fn once(plan: Plan, backend: &Arc<dyn Backend>, seed: Seed) -> Result<(), String> {
     let partitions = PartitionCount::new(PARTITIONS).expect("a valid count");
     let place = backend.place(Settings { partitions }).await;
-    let told = contained(async move {
-        let problems = history(plan, place, seed).await;
-        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n  ")) }
+    contained(async move {
+        let mut problems = history(plan, place, seed).await;
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let more = problems.split_off(problems.len().min(SHOWN)).len();
+        if more > 0 {
+            problems.push(format!("and {more} more"));
+        }
+        Err(problems.join("\n  "))
     })
-    .await;
-    told.map_err(|why| format!("seed {seed} ({VARIABLE} to run it again):\n  {why}"))
+    .await
 }
 
 async fn history(plan: Plan, place: Arc<dyn Place>, seed: Seed) -> Vec<String> {
@@ -132,13 +191,19 @@ async fn truth(store: &Arc<dyn EventStore>) -> Truth {
     let shop = client::shop();
     let mut partitions = Vec::new();
     for index in 0..PARTITIONS {
-        let read = ReadPage::new(PartitionId::new(shop.clone(), index), 0).with_max_commits(10_000);
+        let read = ReadPage::new(PartitionId::new(shop.clone(), index), 0).with_max_commits(MAX_COMMITS);
         partitions.push(store.read(read.with_max_bytes(usize::MAX)).await.expect("a page").commits);
     }
     let mut aggregates = BTreeMap::new();
     for id in client::aggregates() {
-        let commits: Vec<_> =
-            store.load(&id, ..).await.expect("a stream").try_collect().await.expect("commits");
+        let commits: Vec<_> = store
+            .load(&id, ..)
+            .await
+            .expect("a stream")
+            .take(MAX_COMMITS)
+            .try_collect()
+            .await
+            .expect("commits");
         if !commits.is_empty() {
             aggregates.insert(id, commits);
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use wow_store_api::{
     AggregateId, CommandId, Commit, Due, EventStore, ExpectedVersion, LeaseAcquired, LeaseToken, Position,
     ReadPage, RecordedCommit, ReservationOp, Result, StoreExt as _, TailRequest, TimerOp, TimerToken,
@@ -18,6 +18,9 @@ use crate::harness::Place;
 
 /// Longest that one answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most commits that are loaded at once: more than any history has. A wrong store may go on for ever.
+const MAX_COMMITS: usize = 10_000;
 
 /// Most pages that a query may have.
 const MAX_PAGES: usize = 1_000;
@@ -90,7 +93,7 @@ impl Side {
             Step::Head(id) => Answer::Number(store.head(&id).await?),
             Step::Load(id, first, last) => {
                 let commits = store.load_range(&id, VersionRange::new(first..=last)).await?;
-                Answer::Commits(commits.try_collect().await?)
+                Answer::Commits(commits.take(MAX_COMMITS).try_collect().await?)
             }
             Step::LoadAsOf(id, seconds) => self.load_as_of(store, &id, seconds).await?,
             Step::Partitions(context) => Answer::Number(store.partitions(&context).await?.get().into()),
@@ -258,11 +261,13 @@ impl Side {
         match self.instants {
             Instants::Exact => {
                 let instant = self.begin.saturating_add(Duration::from_secs(seconds));
-                Ok(Answer::Commits(store.load_as_of(id, instant).await?.try_collect().await?))
+                Ok(Answer::Commits(
+                    store.load_as_of(id, instant).await?.take(MAX_COMMITS).try_collect().await?,
+                ))
             }
-            Instants::Any => {
-                Ok(Answer::Commits(store.load_as_of(id, Timestamp::MAX).await?.try_collect().await?))
-            }
+            Instants::Any => Ok(Answer::Commits(
+                store.load_as_of(id, Timestamp::MAX).await?.take(MAX_COMMITS).try_collect().await?,
+            )),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A [`Mutant`] is the in-memory store with one [`Fault`] switched on. Each topic's file holds that topic's trait for
 //! the mutant, plain delegation but for its faults, and lists them with [`mutants!`]:
 //!
-//! ```ignore
+//! ```text
 //! mutants! { LogFault in "log":
 //!     /// The expected version is not looked at.
 //!     IgnoresExpectedVersion => ["log::append_rejects_every_other_expected_version"],
@@ -50,6 +50,7 @@ mod nothing;
 mod payload;
 mod query;
 mod query_pages;
+mod random;
 mod reservation;
 mod rewrite;
 mod riders;
