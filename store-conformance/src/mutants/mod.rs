@@ -37,6 +37,7 @@
 //!   order of things is the same every time.
 
 mod admin;
+mod append_all;
 mod checkpoint;
 mod fence;
 mod lease;
@@ -49,6 +50,8 @@ mod names;
 mod nothing;
 mod payload;
 mod query;
+mod race;
+mod read;
 mod reservation;
 mod rewrite;
 mod riders;
@@ -60,10 +63,11 @@ pub use meta::run;
 pub(crate) use mutant::{Mutant, MutantBackend};
 
 use self::{
-    admin::AdminFault, checkpoint::CheckpointFault, fence::FenceFault, lease::LeaseFault,
-    ledger::LedgerFault, log::LogFault, member::MemberFault, names::NameFault, payload::PayloadFault,
-    query::QueryFault, reservation::ReservationFault, riders::RiderFault, snapshot::SnapshotFault,
-    tail::TailFault, timer::TimerFault,
+    admin::AdminFault, append_all::AppendAllFault, checkpoint::CheckpointFault, fence::FenceFault,
+    lease::LeaseFault, ledger::LedgerFault, log::LogFault, member::MemberFault, names::NameFault,
+    payload::PayloadFault, query::QueryFault, race::RaceFault, read::ReadFault,
+    reservation::ReservationFault, riders::RiderFault, snapshot::SnapshotFault, tail::TailFault,
+    timer::TimerFault,
 };
 
 /// A wrong store, and the cases that reject it.
@@ -121,6 +125,9 @@ macro_rules! topics {
 
 topics! {
     Log(LogFault),
+    Read(ReadFault),
+    AppendAll(AppendAllFault),
+    Race(RaceFault),
     Tail(TailFault),
     Payload(PayloadFault),
     Names(NameFault),
@@ -141,6 +148,9 @@ topics! {
 pub(crate) fn all() -> Vec<MutantSpec> {
     let topics: &[&[MutantSpec]] = &[
         log::MUTANTS,
+        read::MUTANTS,
+        append_all::MUTANTS,
+        race::MUTANTS,
         tail::MUTANTS,
         payload::MUTANTS,
         names::MUTANTS,
