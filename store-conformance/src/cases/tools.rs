@@ -5,12 +5,15 @@ use std::{
     future::{Future, poll_fn},
     panic::resume_unwind,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::Poll,
 };
 
 use futures_util::TryStreamExt as _;
-use tokio::sync::Barrier;
+use tokio::sync::Semaphore;
 use wow_store_api::{
     AggregateId, Commit, ContextName, Error, EventStore, Fence, PartitionCount, PartitionId, Payload,
     Position, ReadPage, RecordedCommit, StoreExt as _, SubscriptionName, Version,
@@ -93,18 +96,22 @@ pub(crate) async fn stored(store: &Arc<dyn EventStore>, context: &ContextName) -
     sound_log(store, context).await.iter().map(Vec::len).sum()
 }
 
-/// Runs tasks that start together, and returns their results in order.
+/// Runs tasks that start together, and returns their results in order. On one thread they start in their order too
+/// (a barrier would wake them in any).
 pub(crate) async fn race<T, F>(count: usize, mut task: impl FnMut(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let start = Arc::new(Barrier::new(count));
+    let (start, ready) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let tasks: Vec<_> = (0..count)
         .map(|n| {
-            let (start, task) = (Arc::clone(&start), task(n));
+            let (start, ready, task) = (Arc::clone(&start), Arc::clone(&ready), task(n));
             tokio::spawn(async move {
-                start.wait().await;
+                if ready.fetch_add(1, Ordering::SeqCst) + 1 == count {
+                    start.add_permits(count);
+                }
+                start.acquire().await.expect("it is never closed").forget();
                 task.await
             })
         })

@@ -37,6 +37,7 @@
 //!   order of things is the same every time.
 
 mod admin;
+mod append_all;
 mod checkpoint;
 mod fence;
 mod lease;
@@ -50,7 +51,9 @@ mod nothing;
 mod payload;
 mod query;
 mod query_pages;
+mod race;
 mod random;
+mod read;
 mod reservation;
 mod rewrite;
 mod riders;
@@ -62,10 +65,11 @@ pub use meta::run;
 pub(crate) use mutant::{Mutant, MutantBackend};
 
 use self::{
-    admin::AdminFault, checkpoint::CheckpointFault, fence::FenceFault, lease::LeaseFault,
-    ledger::LedgerFault, log::LogFault, member::MemberFault, names::NameFault, payload::PayloadFault,
-    query::QueryFault, query_pages::QueryPageFault, reservation::ReservationFault, riders::RiderFault,
-    snapshot::SnapshotFault, tail::TailFault, timer::TimerFault,
+    admin::AdminFault, append_all::AppendAllFault, checkpoint::CheckpointFault, fence::FenceFault,
+    lease::LeaseFault, ledger::LedgerFault, log::LogFault, member::MemberFault, names::NameFault,
+    payload::PayloadFault, query::QueryFault, query_pages::QueryPageFault, race::RaceFault, read::ReadFault,
+    reservation::ReservationFault, riders::RiderFault, snapshot::SnapshotFault, tail::TailFault,
+    timer::TimerFault,
 };
 
 /// A wrong store, and the cases that reject it.
@@ -123,6 +127,9 @@ macro_rules! topics {
 
 topics! {
     Log(LogFault),
+    Read(ReadFault),
+    AppendAll(AppendAllFault),
+    Race(RaceFault),
     Tail(TailFault),
     Payload(PayloadFault),
     Names(NameFault),
@@ -144,6 +151,9 @@ topics! {
 pub(crate) fn all() -> Vec<MutantSpec> {
     let topics: &[&[MutantSpec]] = &[
         log::MUTANTS,
+        read::MUTANTS,
+        append_all::MUTANTS,
+        race::MUTANTS,
         tail::MUTANTS,
         payload::MUTANTS,
         names::MUTANTS,

@@ -120,6 +120,11 @@ impl Mutant {
         self.fault == Some(fault)
     }
 
+    /// The same where it makes no difference yet: for what a fault has done before, and what it needs beside.
+    pub(super) fn is_fault(&self, fault: impl Into<Fault>) -> bool {
+        self.fault == Some(fault.into())
+    }
+
     /// The right store underneath.
     pub(super) fn store(&self) -> &MemoryStore {
         let calls = self.place.calls.fetch_add(1, Ordering::Relaxed);
