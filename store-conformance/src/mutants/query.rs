@@ -225,7 +225,7 @@ impl Mutant {
         }
     }
 
-    fn faulty_range(&self, filter: Filter) -> Filter {
+    fn wrong_query_range(&self, filter: Filter) -> Filter {
         let is_text = |scalar: &Scalar| text(scalar).is_some();
         match filter {
             Filter::Gt(field, scalar)
@@ -340,11 +340,11 @@ impl Mutant {
         }
     }
 
-    fn faulty_filter(&self, filter: &Filter) -> Filter {
+    fn wrong_query_filter(&self, filter: &Filter) -> Filter {
         // One after the other: what one makes is not looked at by the next.
         let filter = map(filter, &|filter| self.faulty_path(filter));
         let filter = map(&filter, &|filter| self.faulty_operands(filter));
-        let filter = map(&filter, &|filter| self.faulty_range(filter));
+        let filter = map(&filter, &|filter| self.wrong_query_range(filter));
         let filter = map(&filter, &|filter| self.faulty_text(filter));
         let filter = map(&filter, &|filter| self.faulty_equal(filter));
         map(&filter, &|filter| self.faulty_combination(filter))
@@ -376,7 +376,7 @@ impl Mutant {
     }
 
     async fn find_snapshots(&self, mut query: SnapshotQuery) -> Result<SnapshotPage> {
-        query.filter = self.faulty_filter(&query.filter);
+        query.filter = self.wrong_query_filter(&query.filter);
         let mut page = self.query_snapshot_page(query.clone()).await?;
         for other in self.queried_types(&query.aggregate_type).await?.into_iter().skip(1) {
             let query = SnapshotQuery { aggregate_type: other, at_least: None, after: None, ..query.clone() };
@@ -405,7 +405,7 @@ impl Mutant {
     }
 
     async fn find_events(&self, mut query: EventQuery) -> Result<EventPage> {
-        query.filter = self.faulty_filter(&query.filter);
+        query.filter = self.wrong_query_filter(&query.filter);
         let mut page = self.query_event_page(query.clone()).await?;
         for other in self.queried_types(&query.aggregate_type).await?.into_iter().skip(1) {
             let query = EventQuery { aggregate_type: other, at_least: None, after: None, ..query.clone() };
