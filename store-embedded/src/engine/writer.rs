@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree, Database, Keyspace, PersistMode};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -40,6 +40,10 @@ pub(crate) const QUEUE_BYTES: u32 = 64 * 1024 * 1024;
 const MAX_SEALED_MEMTABLES: usize = 2;
 const MAX_LEVEL0_RUNS: usize = 20;
 const STALL_STEP: Duration = Duration::from_millis(1);
+
+/// At most this part of the last batch's time, and at most this long, is waited for company.
+const LINGER_PART: u32 = 4;
+const LINGER: Duration = Duration::from_micros(500);
 
 /// A file that is written to see whether any can be.
 pub(crate) const PROBE: &str = "probe";
@@ -167,10 +171,19 @@ impl Writer {
         let mut overlay = Overlay::default();
         let mut incoming = Vec::with_capacity(BATCH_OPERATIONS);
         let mut done = Vec::with_capacity(BATCH_OPERATIONS);
+        let mut crowd = 0;
+        let mut pace = Duration::ZERO;
         while !self.closing.load(Ordering::Acquire)
             && self.queue.blocking_recv_many(&mut incoming, BATCH_OPERATIONS) > 0
         {
+            self.gather(&mut incoming, crowd, pace);
+            let taken = incoming.len();
+            let start = Instant::now();
             self.batches(&mut incoming, &mut overlay, &mut done);
+            pace = start.elapsed();
+            // Callers that were waiting meanwhile, and those that were just answered and may come again.
+            let queued = self.queue.len();
+            crowd = if queued == 0 { 0 } else { taken.saturating_add(queued) };
         }
         self.queue.close();
         while let Ok(message) = self.queue.try_recv() {
@@ -179,6 +192,21 @@ impl Writer {
         }
         // A clean end: the mark is exact from here on, power loss or not.
         let _ = self.mark.sync();
+    }
+
+    /// While one batch is written half of the callers queue, and the other half is only just being answered: taking
+    /// what is there would let the two halves sync in turns for ever. So this waits, for a small part of what a batch
+    /// takes, until as many have come as there were. A lone caller never has company in the queue and never waits.
+    fn gather(&mut self, incoming: &mut Vec<Message>, crowd: usize, pace: Duration) {
+        let crowd = crowd.min(BATCH_OPERATIONS);
+        let deadline = Instant::now() + (pace / LINGER_PART).min(LINGER);
+        while incoming.len() < crowd {
+            match self.queue.try_recv() {
+                Ok(message) => incoming.push(message),
+                Err(_) if Instant::now() < deadline => std::thread::yield_now(),
+                Err(_) => break,
+            }
+        }
     }
 
     fn batches(
