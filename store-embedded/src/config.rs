@@ -8,6 +8,11 @@ use std::{
 
 use wow_store_api::{Clock, PartitionCount, SystemClock};
 
+/// Bytes of commits that are gathered in memory unless set otherwise.
+const DEFAULT_MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
+/// Below this a store would write nothing but tables.
+const MIN_MEMTABLE_BYTES: u64 = 64 * 1024;
+
 /// Bytes of blocks kept in memory unless set otherwise.
 const DEFAULT_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -27,6 +32,7 @@ pub struct EmbeddedConfig {
     pub(crate) partitions: PartitionCount,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache_bytes: u64,
+    pub(crate) memtable_bytes: u64,
 }
 
 impl EmbeddedConfig {
@@ -39,6 +45,7 @@ impl EmbeddedConfig {
             partitions: PartitionCount::DEFAULT,
             clock: Arc::new(SystemClock),
             cache_bytes: DEFAULT_CACHE_BYTES,
+            memtable_bytes: DEFAULT_MEMTABLE_BYTES,
         }
     }
 
@@ -68,6 +75,14 @@ impl EmbeddedConfig {
     #[must_use]
     pub fn with_cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// How many bytes of commits are gathered in memory, twice (by position and by aggregate), before they are written
+    /// to a table; 64 MiB unless set. Receipts and all else take less. Fixed when the store is made.
+    #[must_use]
+    pub fn with_memtable_bytes(mut self, bytes: u64) -> Self {
+        self.memtable_bytes = bytes.max(MIN_MEMTABLE_BYTES);
         self
     }
 }

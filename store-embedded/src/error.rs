@@ -51,17 +51,25 @@ impl From<OpenError> for Error {
                 found: *found,
                 supported: *supported,
             },
-            OpenError::Io { source, .. }
-            | OpenError::Database {
+            OpenError::Io { source, .. } => of_io(source, error.to_string()),
+            OpenError::Database {
                 source: fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)),
                 ..
-            } => of_io(source, error.to_string()),
-            OpenError::Database { .. } => {
-                ErrorKind::Corrupt { location: "database".to_owned(), reason: error.to_string() }
+            } if !is_damage(source) => of_io(source, error.to_string()),
+            OpenError::Database { directory, source, .. } => {
+                let location = directory.display().to_string();
+                ErrorKind::Corrupt { location, reason: source.to_string() }
             }
         };
         Self::not_applied(kind).with_source(error)
     }
+}
+
+/// Whether an error on a file of the database means that the file is not what was written: the database only asks for
+/// files that it has written.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind as Io;
+    [Io::NotFound, Io::UnexpectedEof, Io::InvalidData, Io::InvalidInput].contains(&error.kind())
 }
 
 /// What keeps a directory from being opened.
@@ -81,8 +89,6 @@ fn of_io(error: &io::Error, reason: String) -> ErrorKind {
         ErrorKind::Misconfigured { reason }
     } else if is_full.contains(&error.kind()) {
         ErrorKind::StorageFull
-    } else if error.kind() == Io::UnexpectedEof {
-        ErrorKind::Corrupt { location: "database".to_owned(), reason }
     } else {
         ErrorKind::Unavailable { reason }
     }

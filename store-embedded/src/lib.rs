@@ -18,6 +18,8 @@ mod queries;
 mod reservations;
 mod snapshots;
 mod store;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 pub use config::EmbeddedConfig;

@@ -84,6 +84,7 @@ impl EmbeddedStore {
         let wakeups = Wakeups::new();
         let options = Options {
             cache_bytes: config.cache_bytes,
+            memtable_bytes: config.memtable_bytes,
             worker_threads: TABLE_THREADS,
             max_journal_bytes: MAX_JOURNAL_BYTES,
             clock: Arc::clone(&config.clock),
@@ -107,6 +108,13 @@ impl EmbeddedStore {
     #[must_use]
     pub fn torn_bytes(&self) -> u64 {
         self.0.torn_bytes
+    }
+
+    /// Makes the disk fail, or work again.
+    #[cfg(test)]
+    pub(crate) fn fail_commits(&self, fail: bool) {
+        let engine = self.0.engine.read().unwrap();
+        engine.as_ref().unwrap().fail_commits.store(fail, std::sync::atomic::Ordering::Release);
     }
 
     pub(crate) fn default_partitions(&self) -> PartitionCount {

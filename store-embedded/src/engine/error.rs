@@ -18,7 +18,7 @@ pub(crate) enum OpenError {
     /// The file system refused something.
     Io { what: &'static str, path: PathBuf, source: std::io::Error },
     /// The database refused something.
-    Database { what: &'static str, source: fjall::Error },
+    Database { what: &'static str, directory: PathBuf, source: fjall::Error },
 }
 
 impl OpenError {
@@ -27,8 +27,9 @@ impl OpenError {
         move |source| Self::Io { what, path, source }
     }
 
-    pub(crate) fn database(what: &'static str) -> impl FnOnce(fjall::Error) -> Self {
-        move |source| Self::Database { what, source }
+    pub(crate) fn database(what: &'static str, directory: &Path) -> impl FnOnce(fjall::Error) -> Self {
+        let directory = directory.to_path_buf();
+        move |source| Self::Database { what, directory, source }
     }
 
     pub(crate) fn corrupt(place: impl fmt::Display, reason: impl Into<String>) -> Self {
@@ -48,7 +49,9 @@ impl fmt::Display for OpenError {
                 write!(f, "{structure} has format {found}, supported is {supported}")
             }
             Self::Io { what, path, source } => write!(f, "cannot {what} {}: {source}", path.display()),
-            Self::Database { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::Database { what, directory, source } => {
+                write!(f, "cannot {what} in {}: {source}", directory.display())
+            }
         }
     }
 }

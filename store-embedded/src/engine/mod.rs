@@ -2,7 +2,7 @@
 //! contract.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -27,6 +27,7 @@ mod hot;
 mod journal;
 pub(crate) mod keys;
 mod lock;
+mod manifest;
 mod mark;
 mod overlay;
 pub(crate) mod record;
@@ -39,6 +40,7 @@ mod writer;
 /// The key in the state keyspace that the first batch writes.
 pub(crate) const LAST_BATCH: &[u8] = heartbeat::KEY;
 const DATABASE: &str = "db";
+const DATABASE_FORMAT: u32 = 3;
 /// What a file system may put into a directory by itself.
 const FOREIGN: [&str; 1] = ["lost+found"];
 
@@ -46,6 +48,8 @@ const FOREIGN: [&str; 1] = ["lost+found"];
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) cache_bytes: u64,
+    /// Only for a directory that is new.
+    pub(crate) memtable_bytes: u64,
     pub(crate) worker_threads: usize,
     pub(crate) max_journal_bytes: u64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -138,7 +142,8 @@ impl Engine {
                 return Err(OpenError::corrupt(path.display(), "the directory is missing"));
             }
             let summary = journal::check(&path, acknowledged, Heartbeat::number)?;
-            check_keyspaces(&path)?;
+            // One more than ours is fjall's own.
+            manifest::check(&path, space::COUNT.saturating_add(1))?;
             let database = open_database(&path, options)?;
             for space in Space::ALL {
                 if !database.keyspace_exists(space.name()) {
@@ -150,7 +155,7 @@ impl Engine {
             }
             (database, summary, acknowledged)
         };
-        let spaces = Arc::new(PerSpace::open(&database)?);
+        let spaces = Arc::new(PerSpace::open(&database, &path, options.memtable_bytes)?);
         let last = last_batch(&database, &spaces)?;
         if last.batch < acknowledged || summary.last_batch.is_some_and(|batch| batch != last.batch) {
             let reason = format!(
@@ -329,31 +334,23 @@ fn open_database(path: &Path, options: &Options) -> Result<Database, OpenError> 
                 directory: path.to_path_buf(),
                 holder: "a reader of this process that is still open".to_owned(),
             },
-            source => OpenError::Database { what: "open the database", source },
+            fjall::Error::InvalidVersion(_) => unknown_version(path),
+            source => OpenError::database("open the database", path)(source),
         })
 }
 
-/// fjall takes a keyspace without a `current` file for a half-made one and deletes it. Ours were all whole before the
-/// mark was made.
-fn check_keyspaces(database: &Path) -> Result<(), OpenError> {
-    let folder = database.join("keyspaces");
-    let list = || OpenError::io("list", &folder);
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).map_err(list())? {
-        let path: PathBuf = entry.map_err(list())?.path();
-        if path.is_dir() {
-            count += 1;
-            let current = path.join("current");
-            if !current.try_exists().map_err(OpenError::io("look for", &current))? {
-                return Err(OpenError::corrupt(current.display(), "the file is missing"));
-            }
-        }
+/// The database was written by a version with another format, or its marker is damaged.
+fn unknown_version(database: &Path) -> OpenError {
+    let marker = database.join("version");
+    let bytes = std::fs::read(&marker).unwrap_or_default();
+    match bytes.as_slice() {
+        [b'F', b'J', b'L', found] => OpenError::Format {
+            structure: "database".to_owned(),
+            found: u32::from(*found),
+            supported: DATABASE_FORMAT,
+        },
+        _ => OpenError::corrupt(marker.display(), "not the marker of a database"),
     }
-    // One of them is fjall's own.
-    if count <= space::COUNT {
-        return Err(OpenError::corrupt(folder.display(), format!("{count} keyspaces where there were more")));
-    }
-    Ok(())
 }
 
 fn last_batch(database: &Database, spaces: &Arc<PerSpace<Keyspace>>) -> Result<Heartbeat, OpenError> {

@@ -1,5 +1,6 @@
 //! The keyspaces of a store directory.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fjall::compaction::Leveled;
@@ -42,13 +43,14 @@ impl Space {
         }
     }
 
-    fn options(self) -> KeyspaceCreateOptions {
+    /// How it is laid out; fixed when it is made.
+    fn options(self, memtable_bytes: u64) -> KeyspaceCreateOptions {
         // Commits are read in ranges and never overwritten; receipts and state are read by key.
         let (block, memtable) = match self {
-            Self::Log | Self::Stream => (16 * 1024, 64 * 1024 * 1024),
-            Self::Command => (4 * 1024, 32 * 1024 * 1024),
-            Self::Snapshot => (16 * 1024, 32 * 1024 * 1024),
-            Self::Record | Self::State => (4 * 1024, 16 * 1024 * 1024),
+            Self::Log | Self::Stream => (16 * 1024, memtable_bytes),
+            Self::Snapshot => (16 * 1024, memtable_bytes / 2),
+            Self::Command => (4 * 1024, memtable_bytes / 2),
+            Self::Record | Self::State => (4 * 1024, memtable_bytes / 4),
         };
         KeyspaceCreateOptions::default()
             .manual_journal_persist(true)
@@ -95,11 +97,15 @@ impl<T> PerSpace<T> {
 }
 
 impl PerSpace<Keyspace> {
-    pub(crate) fn open(database: &Database) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        database: &Database,
+        directory: &Path,
+        memtable_bytes: u64,
+    ) -> Result<Self, OpenError> {
         let open = |space: Space| {
             database
-                .keyspace(space.name(), || space.options())
-                .map_err(OpenError::database("open a keyspace"))
+                .keyspace(space.name(), || space.options(memtable_bytes))
+                .map_err(OpenError::database("open a keyspace", directory))
         };
         Ok(Self {
             log: open(Space::Log)?,

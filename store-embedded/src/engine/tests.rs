@@ -38,6 +38,7 @@ fn folder() -> TempDir {
 fn open(directory: &Path) -> Result<Engine, OpenError> {
     let options = Options {
         cache_bytes: 1 << 20,
+        memtable_bytes: 64 << 20,
         worker_threads: 1,
         max_journal_bytes: 64 << 20,
         clock: Arc::new(SystemClock),
