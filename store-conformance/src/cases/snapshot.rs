@@ -129,10 +129,11 @@ async fn latest_wins_whatever_the_order(env: Env) {
 
 async fn latest_wins_under_concurrent_saves(env: Env) {
     let stores = [Arc::clone(env.store()), env.second_handle().await];
-    let saves = [100, 50, 100, 99, 1, 98, 2, 97];
+    let mut saves = [100, 50, 100, 99, 1, 98, 2, 97];
     let id = order("1");
     append_many(&stores[0], &id, "c", 100).await;
     for _ in 0..8 {
+        saves.rotate_left(1);
         let answers = race(saves.len(), |n| {
             let (store, id) = (Arc::clone(&stores[n % 2]), id.clone());
             async move { save(&store, &id, saves[n], 1).await }

@@ -58,7 +58,7 @@ mutants! { AdminFault in "admin":
         "admin::appends_under_way_are_finished_by_close",
     ],
     /// What was under way when the store was closed is stored, and said not to be.
-    CloseDeniesWhatItStored => ["todo"],
+    CloseDeniesWhatItStored => ["admin::appends_under_way_are_finished_by_close"],
 }
 
 /// An error with a payload in it.

@@ -30,7 +30,15 @@ mutants! { AppendAllFault in "append_all":
         "admin::an_error_names_the_operation_and_the_store",
     ],
     /// A refused call leaves its commands behind.
-    RemembersRefusedCommands => ["todo"],
+    RemembersRefusedCommands => [
+        "append_all::a_fence_counts_from_the_commit_that_brings_it",
+        "append_all::the_first_refusal_is_told",
+        "append_all::thirty_two_mebibytes_are_taken_and_more_refused",
+        "fence::overtaken_owner_cannot_append_all",
+        "fence::epoch_of_every_fenced_write_is_remembered",
+        "fence::one_fenced_commit_refuses_them_all",
+        "riders::one_refused_rider_refuses_all_commits",
+    ],
     /// Each commit is looked at as if it came alone.
     CommitsDoNotSeeEachOther => [
         "append_all::a_later_commit_sees_the_earlier_ones",

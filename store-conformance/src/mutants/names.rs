@@ -16,6 +16,7 @@ mutants! { NameFault in "names":
         "log::aggregate_types_appear_with_their_first_commit",
         "names::names_differ_by_case_and_by_their_separators",
         "names::names_that_mean_something_elsewhere_work",
+        "query::other_types_are_not_seen",
     ],
     /// Context and aggregate name are put together with one underscore.
     JoinsNames => [
@@ -39,6 +40,17 @@ mutants! { NameFault in "names":
         "names::strange_ids_come_back_as_they_were",
         "names::the_longest_ids_are_kept_whole",
         "ledger::list_pages_by_aggregate",
+        "query::eq_needs_kind_and_value",
+        "query::ne_is_all_the_rest",
+        "query::ranges_of_numbers_go_by_value",
+        "query::ranges_of_strings_go_by_bytes",
+        "query::in_is_any_of_them",
+        "query::contains_looks_into_arrays_and_strings",
+        "query::starts_with_looks_at_bytes",
+        "query::exists_sees_nulls",
+        "query::not_and_or_combine",
+        "query_pages::order_of_all_kinds_of_values",
+        "query_pages::ties_go_by_tenant_and_id",
     ],
     /// Blanks around an id are cut off.
     TrimsIds => [
@@ -65,6 +77,9 @@ mutants! { NameFault in "names":
         "snapshot::delete_drops_one",
         "snapshot::drop_takes_all_of_one_type",
         "ledger::list_pages_by_aggregate",
+        "query::envelope_of_snapshots",
+        "query::envelope_of_events",
+        "query_pages::ties_go_by_tenant_and_id",
     ],
     /// Tenants that differ only in case are one.
     FoldsTenants => [
@@ -72,6 +87,8 @@ mutants! { NameFault in "names":
         "names::the_longest_ids_are_kept_whole",
         "names::a_tenant_is_part_of_the_identity",
         "snapshot::aggregates_and_tenants_are_separate",
+        "query::envelope_of_snapshots",
+        "query_pages::ties_go_by_tenant_and_id",
     ],
     /// Tenant and id are put together with a slash.
     JoinsTenantAndId => ["names::a_tenant_is_part_of_the_identity"],

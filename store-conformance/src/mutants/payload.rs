@@ -18,6 +18,9 @@ mutants! { PayloadFault in "payload":
         "payload::documents_that_are_no_objects_are_kept",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::eq_needs_kind_and_value",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// An integer beyond 64 bits becomes a string.
     LargeIntegersAreStrings => [
@@ -29,6 +32,14 @@ mutants! { PayloadFault in "payload":
         "payload::documents_that_are_no_objects_are_kept",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::eq_needs_kind_and_value",
+        "query::ranges_of_numbers_go_by_value",
+        "query::ranges_of_strings_go_by_bytes",
+        "query::contains_looks_into_arrays_and_strings",
+        "query::starts_with_looks_at_bytes",
+        "query::not_and_or_combine",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// Zeros at the end of a fraction are dropped.
     DropsScale => [
@@ -40,6 +51,7 @@ mutants! { PayloadFault in "payload":
         "payload::documents_that_are_no_objects_are_kept",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query_pages::projection_keeps_only_what_is_asked_for",
     ],
     /// A fraction is rounded to 28 digits.
     RoundsFractions => [
@@ -50,14 +62,24 @@ mutants! { PayloadFault in "payload":
         "payload::exact_decimals_come_back_with_their_scale",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::eq_needs_kind_and_value",
+        "query::ranges_of_numbers_go_by_value",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// A number beyond the range of doubles becomes null.
-    HugeNumbersAreNull => ["payload::numbers_keep_their_size_up_to_decimal128"],
+    HugeNumbersAreNull => [
+        "payload::numbers_keep_their_size_up_to_decimal128",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
+    ],
     /// A number too small for a double becomes zero.
     TinyNumbersAreZero => [
         "payload::numbers_keep_their_size_up_to_decimal128",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// Fractions keep fifteen digits.
     FractionsKeepFifteenDigits => [
@@ -66,6 +88,8 @@ mutants! { PayloadFault in "payload":
         "payload::numbers_that_decimal128_cannot_hold_are_refused",
         "payload::floats_come_back_bit_by_bit",
         "payload::exact_decimals_come_back_with_their_scale",
+        "query::long_numbers_are_exact",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// Blanks around a string are cut off.
     TrimsStrings => ["payload::strings_are_left_alone"],
@@ -80,6 +104,7 @@ mutants! { PayloadFault in "payload":
     DropsControlCharacters => [
         "payload::strings_are_left_alone",
         "payload::the_nul_character_is_refused",
+        "query::text_that_looks_like_code_is_data",
     ],
     /// What looks like an escape in a string is taken for one.
     UnescapesTwice => [
@@ -103,18 +128,25 @@ mutants! { PayloadFault in "payload":
         "payload::keys_of_every_kind_are_data",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::keys_are_data",
+        "query_pages::projection_keeps_only_what_is_asked_for",
     ],
     /// Keys that start with `$` are dropped.
     DropsDollarKeys => [
         "payload::keys_of_every_kind_are_data",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::keys_are_data",
+        "query::metadata_of_events",
+        "query_pages::projection_keeps_only_what_is_asked_for",
     ],
     /// A dot in a key is a level.
     DotsAreLevels => [
         "payload::keys_of_every_kind_are_data",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query::keys_are_data",
+        "query_pages::projection_keeps_only_what_is_asked_for",
     ],
     /// Keys are normalised, and the last of those that become one wins.
     NormalisesKeys => [
@@ -128,6 +160,12 @@ mutants! { PayloadFault in "payload":
         "payload::keys_of_every_kind_are_data",
         "payload::null_missing_and_empty_stay_apart",
         "snapshot::state_comes_back_exactly",
+        "query::eq_needs_kind_and_value",
+        "query::ne_is_all_the_rest",
+        "query::in_is_any_of_them",
+        "query::exists_sees_nulls",
+        "query_pages::order_of_all_kinds_of_values",
+        "query_pages::projection_keeps_only_what_is_asked_for",
     ],
     /// An empty array becomes an empty object.
     EmptyArraysAreObjects => [
@@ -137,6 +175,7 @@ mutants! { PayloadFault in "payload":
         "payload::null_missing_and_empty_stay_apart",
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// An empty object becomes null.
     EmptyObjectsAreNull => [
@@ -144,6 +183,10 @@ mutants! { PayloadFault in "payload":
         "payload::null_missing_and_empty_stay_apart",
         "payload::documents_that_are_no_objects_are_kept",
         "snapshot::state_comes_back_exactly",
+        "query::eq_needs_kind_and_value",
+        "query::ne_is_all_the_rest",
+        "query::in_is_any_of_them",
+        "query_pages::order_of_all_kinds_of_values",
     ],
     /// Arrays are sorted.
     SortsArrays => [
@@ -167,6 +210,7 @@ mutants! { PayloadFault in "payload":
         "snapshot::state_comes_back_exactly",
         "timer::body_comes_back_exactly",
         "timer::replacing_takes_over_and_voids_the_claim",
+        "query::snapshots_are_found_as_they_are",
     ],
     /// What is deeper than sixty levels is cut off.
     CutsDepth => [
@@ -193,6 +237,7 @@ mutants! { PayloadFault in "payload":
         "payload::documents_that_are_no_objects_are_kept",
         "payload::sixty_four_levels_are_kept_and_more_refused",
         "payload::wide_documents_are_kept",
+        "query::metadata_of_events",
     ],
     /// No metadata becomes empty metadata.
     InventsMetadata => [
@@ -218,6 +263,7 @@ mutants! { PayloadFault in "payload":
         "payload::documents_that_are_no_objects_are_kept",
         "payload::sixty_four_levels_are_kept_and_more_refused",
         "payload::wide_documents_are_kept",
+        "query::events_are_found_one_by_one",
     ],
     /// A commit of the largest size is refused.
     RefusesTheLargest => ["payload::the_largest_commit_is_taken_and_one_byte_more_refused"],

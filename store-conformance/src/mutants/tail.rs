@@ -61,6 +61,7 @@ mutants! { TailFault in "tail":
     DroppedPagesAreGone => [
         "append_races::a_reader_never_sees_a_hole_or_goes_back",
         "tail::nothing_is_missed_under_concurrent_writers",
+        "tail::a_dropped_next_loses_nothing",
     ],
     /// A position that is ahead of the log is taken for its head.
     AheadIsTheHead => [
