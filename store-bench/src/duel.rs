@@ -1,8 +1,9 @@
 //! Two sides that take turns.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use comfy_table::Table;
 
 use crate::{
     Options,
@@ -31,14 +32,14 @@ impl Duel {
         let mut duel = Self { ours: Vec::new(), theirs: Vec::new() };
         for round in 0..options.rounds {
             if round % 2 == 0 {
-                duel.ours.push(turn::<A>(options, scratch, writers, &body).await?);
-                duel.theirs.push(turn::<B>(options, scratch, writers, &body).await?);
+                duel.ours.push(turn::<A>(scratch, writers, &body, options.slice()).await?);
+                duel.theirs.push(turn::<B>(scratch, writers, &body, options.slice()).await?);
             } else {
-                duel.theirs.push(turn::<B>(options, scratch, writers, &body).await?);
-                duel.ours.push(turn::<A>(options, scratch, writers, &body).await?);
+                duel.theirs.push(turn::<B>(scratch, writers, &body, options.slice()).await?);
+                duel.ours.push(turn::<A>(scratch, writers, &body, options.slice()).await?);
             }
         }
-        duel.print(A::NAME, B::NAME);
+        println!("{}", rows([(A::NAME, duel.ours.as_slice()), (B::NAME, &duel.theirs)]));
         Ok(duel)
     }
 
@@ -52,35 +53,36 @@ impl Duel {
     pub(crate) fn ours(&self, figure: impl Fn(&Written) -> f64) -> f64 {
         median(self.ours.iter().map(figure).collect())
     }
-
-    fn print(&self, ours: &str, theirs: &str) {
-        let row = |name: &str, sides: &[Written]| {
-            let of = |figure: fn(&Written) -> f64| median(sides.iter().map(figure).collect());
-            let rounds: Vec<_> = sides.iter().map(|written| count(written.per_second())).collect();
-            [
-                name.to_owned(),
-                count(of(Written::per_second)),
-                format!("{:.0} µs", of(Written::p50)),
-                format!("{:.0} µs", of(Written::p99)),
-                rounds.join(" "),
-            ]
-        };
-        let header = ["", "commits/s", "p50", "p99", "commits/s by round"];
-        println!("{}", table(header, [row(ours, &self.ours), row(theirs, &self.theirs)]));
-    }
 }
 
-async fn turn<S: Side>(
-    options: &Options,
-    scratch: &Path,
-    writers: usize,
-    body: &Arc<Body>,
-) -> Result<Written> {
+/// A table of what sides did.
+pub(crate) fn rows<'a>(sides: impl IntoIterator<Item = (&'a str, &'a [Written])>) -> Table {
+    let row = |(name, sides): (&str, &[Written])| {
+        let of = |figure: fn(&Written) -> f64| median(sides.iter().map(figure).collect());
+        let rounds: Vec<_> = sides.iter().map(|written| count(written.per_second())).collect();
+        [
+            name.to_owned(),
+            count(of(Written::per_second)),
+            format!("{:.0} µs", of(Written::p50)),
+            format!("{:.0} µs", of(Written::p99)),
+            format!("{:.1} µs", of(Written::processor_micros)),
+            rounds.join(" "),
+        ]
+    };
+    table(["", "commits/s", "p50", "p99", "CPU/commit", "commits/s by round"], sides.into_iter().map(row))
+}
+
+/// One side alone.
+pub(crate) async fn alone<S: Side>(scratch: &Path, writers: usize, time: Duration) -> Result<Written> {
+    turn::<S>(scratch, writers, &Body::new()?, time).await
+}
+
+async fn turn<S: Side>(scratch: &Path, writers: usize, body: &Arc<Body>, time: Duration) -> Result<Written> {
     let directory = tempfile::tempdir_in(scratch)?;
     let turn = async {
         let side = Arc::new(S::open(&directory.path().join("store")).await?);
-        write(&side, body, "warm", writers, Until::Elapsed(options.warm_up())).await?;
-        let written = write(&side, body, "turn", writers, Until::Elapsed(options.slice())).await?;
+        write(&side, body, "warm", writers, Until::Elapsed(time / 8)).await?;
+        let written = write(&side, body, "turn", writers, Until::Elapsed(time)).await?;
         let side = Arc::into_inner(side).context("a writer still runs")?;
         side.close().await?;
         Ok::<_, anyhow::Error>(written)

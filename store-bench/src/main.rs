@@ -28,7 +28,11 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
-use crate::{machine::Machine, report::Report};
+use crate::{
+    machine::Machine,
+    report::Report,
+    sides::{bare::Bare, sierra::Sierra, sqlite::Sqlite, store::Store},
+};
 
 /// Benchmarks, side by side with others.
 #[derive(Debug, Parser)]
@@ -42,12 +46,32 @@ struct Cli {
 enum Backend {
     /// The embedded store, beside a bare fjall loop, SQLite and SierraDB.
     Embedded(Options),
+    /// Lets one side write alone for a while: something for a profiler to look at.
+    #[command(hide = true)]
+    Alone {
+        /// The side.
+        side: AloneSide,
+        #[arg(long, default_value_t = 64)]
+        writers: usize,
+        #[arg(long, default_value_t = 3)]
+        seconds: u64,
+        #[arg(long)]
+        dir: PathBuf,
+    },
     /// Tails a store directory and prints how much memory that takes: a process of its own for the embedded leg.
     #[command(hide = true)]
     TailMemory {
         /// The store.
         store: PathBuf,
     },
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum AloneSide {
+    Store,
+    Bare,
+    Sqlite,
+    Sierra,
 }
 
 /// How to measure.
@@ -77,11 +101,6 @@ impl Options {
         if self.quick { Duration::from_millis(500) } else { Duration::from_millis(2_000) }
     }
 
-    /// How long it runs before.
-    fn warm_up(&self) -> Duration {
-        self.slice() / 8
-    }
-
     fn wants(&self, leg: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == leg)
     }
@@ -92,6 +111,17 @@ async fn main() -> Result<ExitCode> {
     let options = match Cli::parse().backend {
         Backend::TailMemory { store } => {
             embedded::memory::tail(&store).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Backend::Alone { side, writers, seconds, dir } => {
+            let time = Duration::from_secs(seconds);
+            let written = match side {
+                AloneSide::Store => duel::alone::<Store>(&dir, writers, time).await,
+                AloneSide::Bare => duel::alone::<Bare>(&dir, writers, time).await,
+                AloneSide::Sqlite => duel::alone::<Sqlite>(&dir, writers, time).await,
+                AloneSide::Sierra => duel::alone::<Sierra>(&dir, writers, time).await,
+            }?;
+            println!("{}", duel::rows([("", [written].as_slice())]));
             return Ok(ExitCode::SUCCESS);
         }
         Backend::Embedded(options) => options,
