@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 use tempfile::TempDir;
 use wow_store_api::{EventStore, ManualClock, PartitionCount, Result, Timestamp};
@@ -22,7 +22,11 @@ struct Directory {
 impl Backend for Embedded {
     async fn place(&self, settings: Settings) -> Arc<dyn Place> {
         let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000).unwrap());
-        let directory = tempfile::tempdir().unwrap();
+        // In memory where there is some: hundreds of stores are made, and a disk that survives a crash is not what the
+        // suite can see. The tests that kill the process use the disk.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let directory = directory.unwrap();
         Arc::new(Directory { clock, partitions: settings.partitions, directory })
     }
 }
