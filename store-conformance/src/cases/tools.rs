@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     future::{Future, poll_fn},
     panic::resume_unwind,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::TryStreamExt as _;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, task::unconstrained};
 use wow_store_api::{
     AggregateId, Commit, ContextName, Error, EventStore, Fence, PartitionCount, PartitionId, Payload,
     Position, ReadPage, RecordedCommit, StoreExt as _, SubscriptionName, Version,
@@ -168,7 +168,8 @@ pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Error {
     result.expect_err("it is refused")
 }
 
-/// Polls a future once.
+/// Polls a future once, as far as it gets. Without tokio's budget, which a task that polls many of them uses up: from
+/// there on they would stop at their first semaphore, and what is polled first would not arrive first.
 pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+    poll_fn(|cx| Poll::Ready(pin!(unconstrained(future.as_mut())).poll(cx))).await
 }
