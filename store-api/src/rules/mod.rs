@@ -7,6 +7,7 @@ pub mod checkpoint;
 pub mod fence;
 pub mod lease;
 pub mod ledger;
+pub mod queue;
 pub mod reservation;
 pub mod snapshot;
 pub mod timer;

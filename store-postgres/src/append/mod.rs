@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use wow_store_api::{
-    CheckedCommit, Error, ErrorKind, Outcome, PartitionId, Receipt, Result, check_append_all,
+    CheckedCommit, Error, ErrorKind, PartitionId, Receipt, Result, check_append_all, rules::queue::settled,
 };
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) use self::queue::Queues;
 use self::{
     draft::Mode,
-    queue::{Batch, Pending, Queue},
+    queue::{Batch, Caller, Pending, Queue},
 };
 
 /// What one commit came to: an answer, or a refusal that is its own.
@@ -44,7 +44,7 @@ impl PostgresStore {
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + inner.config.transaction_timeout;
         let queue = inner.queues.of(&partition);
-        if queue.push(Pending::new(commit, reply, deadline)) {
+        if queue.push(Pending::new(commit, Caller(reply), deadline.into_std())) {
             // Appends belong to the writer from here on: dropping this future changes nothing.
             tokio::spawn(write(Arc::clone(inner), queue));
         }
@@ -97,13 +97,6 @@ async fn together(inner: Arc<Inner>, commits: Vec<CheckedCommit>, deadline: Inst
     }
 }
 
-/// A refusal stands whatever earlier attempts came to: they would have been found by their command ids. Anything else
-/// after an attempt of unknown outcome leaves it unknown.
-fn settled(error: Error, unknown: bool) -> Error {
-    let refusal = error.outcome() == Outcome::NotApplied && !error.is_transient();
-    if unknown && !refusal { error.with_outcome(Outcome::Unknown) } else { error }
-}
-
 /// Waits for the next attempt; `false` if there is none.
 async fn wait(inner: &Inner, fault: &Fault, tries: u32, deadline: Instant) -> bool {
     let pause = back_off(tries);
@@ -118,7 +111,7 @@ async fn wait(inner: &Inner, fault: &Fault, tries: u32, deadline: Instant) -> bo
 /// The writer of a partition: until its queue is empty.
 async fn write(inner: Arc<Inner>, queue: Arc<Queue>) {
     let _running = inner.queues.running();
-    while let Some(batch) = queue.take() {
+    while let Some(batch) = queue.take(Instant::now().into_std()) {
         inner.write_batch(queue.partition(), batch).await;
     }
 }
@@ -158,7 +151,7 @@ impl Inner {
                     batch.note(fault.again == Again::Lost);
                     let pause = back_off(tries);
                     tries += 1;
-                    batch.expire(Instant::now() + pause, &fault.error);
+                    batch.expire((Instant::now() + pause).into_std(), &fault.error);
                     if !batch.is_empty() {
                         sleep(pause).await;
                     }
@@ -172,7 +165,7 @@ impl Inner {
         partition: &PartitionId,
         batch: &Batch,
     ) -> std::result::Result<Vec<Answer>, Fault> {
-        let deadline = batch.deadline();
+        let deadline = batch.deadline().map_or_else(Instant::now, Instant::from_std);
         if batch.is_plain() {
             self.append_plain(partition, batch, deadline).await
         } else {
