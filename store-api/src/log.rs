@@ -388,7 +388,7 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     async fn load_as_of(&self, aggregate_id: &AggregateId, instant: Timestamp) -> Result<CommitStream>;
 
     /// How many partitions the context has. Asking is a first use: if the context was never used, the configured
-    /// count is recorded now, and never changes.
+    /// count is recorded now, and never changes. An append is a first use too, perhaps even one that is refused.
     ///
     /// # Errors
     /// Those of any read or write.

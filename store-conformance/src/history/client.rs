@@ -16,7 +16,7 @@ use super::{
     objects::{LeaseCall, ReservationCall, Reserved, TimerCall},
     record::{Asked, Recorder, Told, What},
 };
-use crate::seed::Dice;
+use crate::seed::{Dice, Seed};
 
 /// So long that nothing expires during a history.
 const TTL: Duration = Duration::from_secs(86_400);
@@ -63,6 +63,8 @@ pub(super) struct Client {
     store: Arc<dyn EventStore>,
     recorder: Arc<Recorder>,
     dice: Dice,
+    /// What everybody does, about half of the time, so that they meet.
+    fashion: Seed,
     commands: u64,
     versions: BTreeMap<AggregateId, Version>,
     leases: Vec<LeaseToken>,
@@ -74,18 +76,23 @@ impl Client {
         number: usize,
         store: Arc<dyn EventStore>,
         recorder: Arc<Recorder>,
-        dice: Dice,
+        seed: Seed,
     ) -> Self {
+        let dice = Dice::new(seed.part(100 + u64::try_from(number).expect("small")));
         let (versions, leases, claims) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { number, store, recorder, dice, commands: 0, versions, leases, claims }
+        Self { number, store, recorder, dice, fashion: seed, commands: 0, versions, leases, claims }
     }
 
     /// Does so many things.
     pub(super) async fn run(mut self, things: u32) {
-        for _ in 0..things {
+        for thing in 0..things {
             // On one thread, too, the others get their turn.
             tokio::task::yield_now().await;
-            match self.dice.below(100) {
+            let throw = match self.dice.percent(50) {
+                true => Dice::new(self.fashion.part(u64::from(thing) / 4)).below(100),
+                false => self.dice.below(100),
+            };
+            match throw {
                 0..45 => self.append().await,
                 45..50 => self.append_all().await,
                 50..70 => self.look_at_the_log().await,

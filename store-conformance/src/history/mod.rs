@@ -42,7 +42,7 @@ use crate::{
     fault::{Faults, Faulty},
     harness::{Backend, Place, Settings},
     run::contained,
-    seed::{Dice, Seed, VARIABLE},
+    seed::{Seed, VARIABLE},
 };
 
 /// How many partitions there are: so few that aggregates share them.
@@ -161,8 +161,7 @@ async fn history(plan: Plan, place: Arc<dyn Place>, seed: Seed) -> Vec<String> {
     let clients: Vec<_> = (0..plan.clients)
         .map(|number| {
             let store = Arc::clone(&handles[number % handles.len()]);
-            let dice = Dice::new(seed.part(100 + u64::try_from(number).expect("small")));
-            tokio::spawn(Client::new(number, store, Arc::clone(&recorder), dice).run(plan.things))
+            tokio::spawn(Client::new(number, store, Arc::clone(&recorder), seed).run(plan.things))
         })
         .collect();
     finished(clients).await;

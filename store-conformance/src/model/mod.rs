@@ -57,7 +57,7 @@ impl Effort {
         const VARIABLE: &str = "WOW_STORE_HISTORIES";
         let histories = match std::env::var(VARIABLE) {
             Ok(count) => count.parse().unwrap_or_else(|_| panic!("{VARIABLE}={count}: a number")),
-            Err(_) => 40,
+            Err(_) => 30,
         };
         Self { histories, shrinks: 3_000 }
     }

@@ -3,16 +3,17 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use uuid::Uuid;
 use wow_store_api::{
-    AggregateId, CommandId, Commit, Due, EventStore, ExpectedVersion, LeaseAcquired, LeaseToken, Position,
-    ReadPage, RecordedCommit, ReservationOp, Result, StoreExt as _, TailRequest, TimerOp, TimerToken,
-    Timestamp, VersionRange,
+    AggregateId, CommandId, Commit, ContextName, Due, EventStore, ExpectedVersion, LeaseAcquired, LeaseToken,
+    MemberId, Position, ReadPage, RecordedCommit, ReservationOp, Result, StoreExt as _, TailRequest, TimerOp,
+    TimerToken, Timestamp, VersionRange,
     query::{EventQuery, SnapshotQuery},
 };
 
 use super::{
     answer::{Answer, Instants},
-    step::{Expected, Handle, Step, Write},
+    step::{Expected, GivenOut, Handle, Step, Write},
 };
 use crate::harness::Place;
 
@@ -78,14 +79,21 @@ impl Side {
     async fn answer(&mut self, store: &Arc<dyn EventStore>, step: Step) -> Result<Answer> {
         Ok(match step {
             Step::Append(write) => {
-                Answer::Receipts(vec![store.append(self.commit(store, write).await?).await?])
+                let commit = self.commit(store, write).await?;
+                let context = commit.aggregate_id().context().clone();
+                let receipt = store.append(commit).await;
+                settle(store, &[context], receipt.is_err()).await?;
+                Answer::Receipts(vec![receipt?])
             }
             Step::AppendAll(writes) => {
+                let contexts: Vec<_> = writes.iter().map(|write| write.aggregate.context().clone()).collect();
                 let mut commits = Vec::with_capacity(writes.len());
                 for write in writes {
                     commits.push(self.commit(store, write).await?);
                 }
-                Answer::Receipts(store.append_all(commits).await?)
+                let receipts = store.append_all(commits).await;
+                settle(store, &contexts, receipts.is_err()).await?;
+                Answer::Receipts(receipts?)
             }
             Step::Receipt(id, command) => {
                 Answer::MaybeReceipt(store.receipt(&id, &CommandId::new(command)?).await?)
@@ -133,12 +141,11 @@ impl Side {
                 Answer::LeaseAcquired(store.acquire_lease(acquire).await?)
             }
             Step::Renew(tokens, ttl) => {
-                let tokens: Vec<LeaseToken> =
-                    tokens.iter().filter_map(|back| last(&self.leases, *back)).cloned().collect();
+                let tokens: Vec<LeaseToken> = tokens.iter().filter_map(|token| self.lease(*token)).collect();
                 Answer::LeasesRenewed(store.renew_leases(&tokens, self.ttl(ttl)).await?)
             }
-            Step::ReleaseLease(back) => match last(&self.leases, back) {
-                Some(token) => Answer::Bool(store.release_lease(token).await?),
+            Step::ReleaseLease(token) => match self.lease(token) {
+                Some(token) => Answer::Bool(store.release_lease(&token).await?),
                 None => Answer::Nothing,
             },
             Step::Leases(group, context) => Answer::Leases(store.leases(&group, &context).await?),
@@ -184,12 +191,12 @@ impl Side {
                 claim.ttl = self.ttl(claim.ttl);
                 Answer::Timers(store.claim_timers(claim).await?)
             }
-            Step::Complete(back) => match last(&self.claims, back) {
-                Some(token) => Answer::Bool(store.complete_timer(token).await?),
+            Step::Complete(token) => match self.claim(token) {
+                Some(token) => Answer::Bool(store.complete_timer(&token).await?),
                 None => Answer::Nothing,
             },
-            Step::ReleaseTimer(back, retry_in) => match last(&self.claims, back) {
-                Some(token) => Answer::Bool(store.release_timer(token, self.retry_in(retry_in)).await?),
+            Step::ReleaseTimer(token, retry_in) => match self.claim(token) {
+                Some(token) => Answer::Bool(store.release_timer(&token, self.retry_in(retry_in)).await?),
                 None => Answer::Nothing,
             },
             Step::NextDue(context) => Answer::Instant(store.next_due(&context).await?),
@@ -217,6 +224,22 @@ impl Side {
                 Answer::Nothing
             }
         })
+    }
+
+    fn lease(&self, of: GivenOut) -> Option<LeaseToken> {
+        let mut token = self.leases.iter().rev().nth(of.back)?.clone();
+        if of.forged {
+            token.member = MemberId::new("somebody else").expect("a valid id");
+        }
+        Some(token)
+    }
+
+    fn claim(&self, of: GivenOut) -> Option<TimerToken> {
+        let mut token = self.claims.iter().rev().nth(of.back)?.clone();
+        if of.forged {
+            token.claim = Uuid::nil();
+        }
+        Some(token)
     }
 
     async fn commit(&self, store: &Arc<dyn EventStore>, write: Write) -> Result<Commit> {
@@ -303,9 +326,12 @@ impl Side {
     }
 }
 
-/// One of the newest, counted from the last.
-fn last<T>(given_out: &[T], back: usize) -> Option<&T> {
-    given_out.iter().rev().nth(back)
+/// Whether an append that is refused is a first use of its context is not said: afterwards it is used.
+async fn settle(store: &Arc<dyn EventStore>, contexts: &[ContextName], refused: bool) -> Result<()> {
+    for context in contexts.iter().filter(|_| refused) {
+        store.partitions(context).await?;
+    }
+    Ok(())
 }
 
 async fn tail(

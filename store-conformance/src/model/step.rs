@@ -5,9 +5,9 @@ use std::time::Duration;
 use proptest::{collection::vec, option, prelude::*, strategy::Union};
 use wow_store_api::{
     AcquireLease, AggregateId, AggregateType, Attempt, ClaimTimers, CommitFilter, ContextName, Event,
-    FailureState, Fence, Heartbeat, ListFailures, ListReservations, MemberId, Park, PartitionId,
-    ReservationKey, ReservationOp, ReservationScope, SaveCheckpoint, SaveSnapshot, ScheduleTimer,
-    SubscriptionName, TimerId, TimerOp, Version,
+    FailureState, Fence, Heartbeat, ListFailures, ListReservations, MAX_CLAIM, MAX_FAILURE_TEXT_BYTES,
+    MemberId, Park, PartitionId, ReservationKey, ReservationOp, ReservationScope, SaveCheckpoint,
+    SaveSnapshot, ScheduleTimer, SubscriptionName, TimerId, TimerOp, Version,
     query::{EventQuery, SnapshotQuery},
 };
 
@@ -46,9 +46,8 @@ pub(super) enum Step {
     Checkpoints(ContextName),
 
     Acquire(AcquireLease),
-    /// The tokens given out earlier, counted from the last one.
-    Renew(Vec<usize>, Duration),
-    ReleaseLease(usize),
+    Renew(Vec<GivenOut>, Duration),
+    ReleaseLease(GivenOut),
     Leases(SubscriptionName, ContextName),
     Heartbeat(Heartbeat),
     Members(SubscriptionName),
@@ -77,9 +76,8 @@ pub(super) enum Step {
     Schedule(ScheduleTimer),
     CancelTimer(ContextName, TimerId),
     Claim(ClaimTimers),
-    /// The claims given out earlier, counted from the last one.
-    Complete(usize),
-    ReleaseTimer(usize, Duration),
+    Complete(GivenOut),
+    ReleaseTimer(GivenOut, Duration),
     NextDue(ContextName),
     Timers(ContextName, Option<TimerId>, usize),
 
@@ -93,6 +91,15 @@ pub(super) enum Step {
     Pass(Duration),
     /// Everything is closed and opened again.
     Reopen,
+}
+
+/// A token that was given out earlier.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GivenOut {
+    /// Counted from the last one.
+    pub(super) back: usize,
+    /// Made to look like somebody else's.
+    pub(super) forged: bool,
 }
 
 /// A commit to be.
@@ -129,29 +136,43 @@ impl Write {
 pub(crate) enum Theme {
     /// The log, alone.
     Log,
-    /// Leases, and what is fenced by them.
+    /// Leases and members, alone.
+    Leases,
+    /// What is fenced by leases.
     Fences,
     /// Snapshots and queries.
     Snapshots,
     /// The failure ledger.
     Ledger,
-    /// Reservations and timers, alone and riding in appends.
-    Riders,
+    /// Reservations, alone and riding in appends.
+    Reservations,
+    /// Timers, alone and riding in appends.
+    Timers,
     /// All of it.
     Everything,
 }
 
 impl Theme {
-    pub(crate) const ALL: &'static [Self] =
-        &[Self::Log, Self::Fences, Self::Snapshots, Self::Ledger, Self::Riders, Self::Everything];
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Log,
+        Self::Leases,
+        Self::Fences,
+        Self::Snapshots,
+        Self::Ledger,
+        Self::Reservations,
+        Self::Timers,
+        Self::Everything,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Log => "log",
+            Self::Leases => "leases",
             Self::Fences => "fences",
             Self::Snapshots => "snapshots_and_queries",
             Self::Ledger => "ledger",
-            Self::Riders => "reservations_and_timers",
+            Self::Reservations => "reservations",
+            Self::Timers => "timers",
             Self::Everything => "everything",
         }
     }
@@ -159,18 +180,14 @@ impl Theme {
     fn steps(self) -> Union<BoxedStrategy<Step>> {
         let parts: Vec<(u32, BoxedStrategy<Step>)> = match self {
             Self::Log => vec![(10, appends(Riding::Nothing)), (10, reads())],
+            Self::Leases => vec![(20, leases())],
             Self::Fences => {
-                vec![(6, appends(Riding::Fences)), (2, reads()), (10, checkpoints()), (12, leases())]
+                vec![(8, appends(Riding::Fences)), (2, reads()), (10, checkpoints()), (6, leases())]
             }
-            Self::Snapshots => vec![(8, appends(Riding::Nothing)), (8, snapshots()), (6, queries())],
+            Self::Snapshots => vec![(8, appends(Riding::Nothing)), (10, snapshots()), (6, queries())],
             Self::Ledger => vec![(20, ledger()), (1, leases())],
-            Self::Riders => vec![
-                (6, appends(Riding::Everything)),
-                (1, reads()),
-                (10, reservations()),
-                (10, timers()),
-                (1, leases()),
-            ],
+            Self::Reservations => vec![(4, appends(Riding::Everything)), (20, reservations())],
+            Self::Timers => vec![(4, appends(Riding::Everything)), (20, timers()), (1, leases())],
             Self::Everything => vec![
                 (8, appends(Riding::Everything)),
                 (4, reads()),
@@ -183,7 +200,7 @@ impl Theme {
                 (2, queries()),
             ],
         };
-        let always = [(2, pass()), (1, Just(Step::Reopen).boxed())];
+        let always = [(3, pass()), (1, Just(Step::Reopen).boxed())];
         Union::new_weighted(parts.into_iter().chain(always).collect())
     }
 
@@ -288,6 +305,11 @@ fn reads() -> BoxedStrategy<Step> {
     .boxed()
 }
 
+fn given_out() -> impl Strategy<Value = GivenOut> {
+    let forged = prop_oneof![6 => Just(false), 1 => Just(true)];
+    (0..3usize, forged).prop_map(|(back, forged)| GivenOut { back, forged })
+}
+
 fn checkpoints() -> BoxedStrategy<Step> {
     let save = || {
         (group(), leased(), counter(), option::weighted(0.6, epoch())).prop_map(
@@ -312,36 +334,40 @@ fn leases() -> BoxedStrategy<Step> {
     prop_oneof![
         6 => (group(), leased(), member(), ttl())
             .prop_map(|(group, partition, member, ttl)| Step::Acquire(AcquireLease::new(group, partition, member, ttl))),
-        3 => (vec(0..4usize, 0..3), ttl()).prop_map(|(tokens, ttl)| Step::Renew(tokens, ttl)),
-        3 => (0..4usize).prop_map(Step::ReleaseLease),
+        3 => (vec(given_out(), 0..3), ttl()).prop_map(|(tokens, ttl)| Step::Renew(tokens, ttl)),
+        3 => given_out().prop_map(Step::ReleaseLease),
         2 => (group(), context()).prop_map(|(group, context)| Step::Leases(group, context)),
-        2 => (group(), member(), ttl())
+        3 => (group(), member(), ttl())
             .prop_map(|(group, member, ttl)| Step::Heartbeat(Heartbeat::new(group, member, ttl))),
-        1 => group().prop_map(Step::Members),
+        4 => group().prop_map(Step::Members),
         1 => (group(), member()).prop_map(|(group, member)| Step::Leave(group, member)),
     ]
     .boxed()
 }
 
 fn snapshots() -> BoxedStrategy<Step> {
-    let save = (aggregate(), 0..5u64, 1..3u32, doc()).prop_map(|(aggregate_id, version, revision, state)| {
-        SaveSnapshot { aggregate_id, version, revision, state: state.0 }
-    });
+    let version = prop_oneof![1 => Just(0), 12 => 1..4u64, 1 => 4..6u64];
+    let revision = || prop_oneof![1 => Just(0u32), 4 => Just(1), 2 => Just(2)];
+    let save =
+        (aggregate(), version, revision(), doc()).prop_map(|(aggregate_id, version, revision, state)| {
+            SaveSnapshot { aggregate_id, version, revision, state: state.0 }
+        });
     let order = || AggregateType::new("shop", "order").expect("a valid type");
     prop_oneof![
         6 => save.prop_map(Step::SaveSnapshot),
-        3 => (aggregate(), 1..3u32).prop_map(|(id, revision)| Step::Snapshot(id, revision)),
-        1 => aggregate().prop_map(Step::DeleteSnapshot),
+        4 => (aggregate(), revision()).prop_map(|(id, revision)| Step::Snapshot(id, revision)),
+        2 => aggregate().prop_map(Step::DeleteSnapshot),
         1 => Just(Step::DropSnapshots(order())),
     ]
     .boxed()
 }
 
 fn ledger() -> BoxedStrategy<Step> {
-    let park =
-        (attempt(), option::of(Just("Placed")), prop_oneof![Just("no"), Just("broken\0 pipe")]).prop_map(
-            |(attempt, event, error)| Park { attempt, event: event.map(str::to_owned), error: error.into() },
-        );
+    let long = "€".repeat(MAX_FAILURE_TEXT_BYTES / 3 + 1);
+    let error =
+        prop_oneof![6 => Just("no".to_owned()), 2 => Just("broken\0 pipe".to_owned()), 1 => Just(long)];
+    let park = (attempt(), option::of(Just("Placed".to_owned())), error)
+        .prop_map(|(attempt, event, error)| Park { attempt, event, error });
     let state =
         prop_oneof![Just(FailureState::Trying), Just(FailureState::Parked), Just(FailureState::Retrying)];
     let list = (
@@ -361,13 +387,13 @@ fn ledger() -> BoxedStrategy<Step> {
     prop_oneof![
         4 => attempt().prop_map(Step::RecordAttempt),
         4 => park.prop_map(Step::Park),
-        3 => (group(), aggregate()).prop_map(|(group, id)| Step::Retry(group, id)),
-        3 => (group(), aggregate(), 1..6u64).prop_map(|(group, id, version)| Step::Discard(group, id, version)),
+        3 => (group(), failing()).prop_map(|(group, id)| Step::Retry(group, id)),
+        3 => (group(), failing(), 1..4u64).prop_map(|(group, id, version)| Step::Discard(group, id, version)),
         3 => attempt().prop_map(Step::Advance),
         3 => attempt().prop_map(Step::Resolve),
-        1 => (group(), aggregate()).prop_map(|(group, id)| Step::Failure(group, id)),
+        1 => (group(), failing()).prop_map(|(group, id)| Step::Failure(group, id)),
         1 => list.prop_map(Step::Failures),
-        1 => (group(), limit()).prop_map(|(group, limit)| Step::Discarded(group, limit)),
+        2 => (group(), limit()).prop_map(|(group, limit)| Step::Discarded(group, limit)),
         1 => group().prop_map(Step::FailureCounts),
     ]
     .boxed()
@@ -387,15 +413,20 @@ fn reservations() -> BoxedStrategy<Step> {
 fn timers() -> BoxedStrategy<Step> {
     let schedule = (schedule(), option::weighted(0.2, fence()))
         .prop_map(|(schedule, fence)| ScheduleTimer { fence, ..schedule });
-    let claim = (context(), member(), ttl(), 0..4usize)
-        .prop_map(|(context, member, ttl, limit)| ClaimTimers { context, member, ttl, limit });
+    let claimed = prop_oneof![20 => 0..4usize, 1 => Just(MAX_CLAIM), 1 => Just(MAX_CLAIM + 1)];
+    let claim = (context(), member(), ttl(), claimed).prop_map(|(context, member, ttl, limit)| ClaimTimers {
+        context,
+        member,
+        ttl,
+        limit,
+    });
     let retry_in = prop_oneof![Just(Duration::ZERO), Just(Duration::from_secs(2))];
     prop_oneof![
         5 => schedule.prop_map(Step::Schedule),
         1 => (context(), timer()).prop_map(|(context, id)| Step::CancelTimer(context, id)),
         5 => claim.prop_map(Step::Claim),
-        2 => (0..3usize).prop_map(Step::Complete),
-        2 => (0..3usize, retry_in).prop_map(|(claim, retry_in)| Step::ReleaseTimer(claim, retry_in)),
+        2 => given_out().prop_map(Step::Complete),
+        2 => (given_out(), retry_in).prop_map(|(claim, retry_in)| Step::ReleaseTimer(claim, retry_in)),
         1 => context().prop_map(Step::NextDue),
         1 => (context(), option::of(timer()), limit())
             .prop_map(|(context, after, limit)| Step::Timers(context, after, limit)),

@@ -45,8 +45,10 @@ fn id(context: &str, aggregate: &str, id: &str) -> AggregateId {
 pub(super) fn aggregate() -> impl Strategy<Value = AggregateId> + Clone {
     let order = id("shop", "order", "a");
     let tenant = order.clone().with_tenant("t").expect("a valid tenant");
-    let ids = [order.clone(), order, id("shop", "order", "b"), id("shop", "cart", "a"), tenant];
-    prop_oneof![8 => select(ids.to_vec()).boxed(), 1 => Just(id("bank", "order", "a")).boxed()]
+    let (upper, other) = (id("shop", "order", "A"), id("shop", "order", "b"));
+    let twice = [order.clone(), order.clone(), other.clone()];
+    let ids = twice.into_iter().chain([order, upper, other, id("shop", "cart", "a"), tenant]);
+    prop_oneof![8 => select(ids.collect::<Vec<_>>()).boxed(), 1 => Just(id("bank", "order", "a")).boxed()]
 }
 
 pub(super) fn context() -> impl Strategy<Value = ContextName> + Clone {
@@ -63,7 +65,8 @@ pub(super) fn partition() -> impl Strategy<Value = PartitionId> + Clone {
 
 /// A partition of a lease: any name will do, so there are few.
 pub(super) fn leased() -> impl Strategy<Value = PartitionId> + Clone {
-    (0..2u32).prop_map(|index| PartitionId::new(ContextName::new("shop").expect("a valid name"), index))
+    let index = prop_oneof![10 => 0..2u32, 1 => Just(2), 1 => Just(10)];
+    index.prop_map(|index| PartitionId::new(ContextName::new("shop").expect("a valid name"), index))
 }
 
 macro_rules! one_of {
@@ -75,12 +78,12 @@ macro_rules! one_of {
 }
 
 one_of! {
-    group -> SubscriptionName ["mailer", "mailer", "stats"];
-    member -> MemberId ["m1", "m2", "m3"];
+    group -> SubscriptionName ["mailer", "mailer", "mailer", "Mailer", "stats"];
+    member -> MemberId ["m1", "m2", "M1"];
     scope -> ReservationScope ["email", "email", "code"];
-    key -> ReservationKey ["k1", "k2", "K2"];
-    owner -> OwnerId ["o1", "o2"];
-    timer -> TimerId ["t1", "t2", "t3"];
+    key -> ReservationKey ["k1", "k2", "K2", "k2 "];
+    owner -> OwnerId ["o1", "o1", "o2", "O1"];
+    timer -> TimerId ["t1", "t2", "T1"];
     event -> EventName ["Placed", "Paid"];
     aggregate_name -> AggregateName ["order", "cart"];
 }
@@ -95,7 +98,7 @@ pub(super) fn counter() -> impl Strategy<Value = u64> + Clone {
 }
 
 pub(super) fn epoch() -> impl Strategy<Value = u64> + Clone {
-    prop_oneof![30 => 0..4u64, 3 => 4..7u64, 1 => Just(MAX_COUNTER + 1)]
+    prop_oneof![30 => 0..4u64, 3 => 4..7u64, 1 => Just(MAX_COUNTER), 1 => Just(MAX_COUNTER + 1)]
 }
 
 pub(super) fn limit() -> impl Strategy<Value = usize> + Clone {
@@ -108,22 +111,29 @@ pub(super) fn ttl() -> impl Strategy<Value = Duration> + Clone {
     prop_oneof![
         10 => (1..4u64).prop_map(Duration::from_secs).boxed(),
         10 => Just(Duration::from_secs(3_600)).boxed(),
+        2 => Just(Duration::from_micros(999_001)).boxed(),
         1 => select(odd.to_vec()).boxed()
     ]
 }
 
 fn valid_ttl() -> impl Strategy<Value = Duration> + Clone {
-    prop_oneof![(1..4u64).prop_map(Duration::from_secs), Just(Duration::from_secs(3_600))]
+    prop_oneof![
+        4 => (1..4u64).prop_map(Duration::from_secs),
+        4 => Just(Duration::from_secs(3_600)),
+        1 => Just(Duration::from_micros(999_001)),
+        1 => Just(MAX_TTL)
+    ]
 }
 
 pub(super) fn fence() -> impl Strategy<Value = Fence> + Clone {
-    (group(), leased(), 0..5u64).prop_map(|(group, partition, epoch)| Fence { group, partition, epoch })
+    (group(), leased(), epoch()).prop_map(|(group, partition, epoch)| Fence { group, partition, epoch })
 }
 
 pub(super) fn due() -> impl Strategy<Value = Due> + Clone {
     prop_oneof![
         (0..4u64).prop_map(|seconds| Due::After(Duration::from_secs(seconds))),
-        (0..3i64).prop_map(|second| Due::At(Timestamp::from_millis(second * 1_000).expect("an instant"))),
+        Just(Due::After(Duration::from_micros(999_001))),
+        (-1..3i64).prop_map(|second| Due::At(Timestamp::from_millis(second * 1_000).expect("an instant"))),
     ]
 }
 
@@ -141,7 +151,10 @@ pub(super) fn schedule() -> impl Strategy<Value = ScheduleTimer> + Clone {
 
 pub(super) fn timer_op() -> impl Strategy<Value = TimerOp> + Clone {
     prop_oneof![
-        3 => schedule().prop_map(TimerOp::Schedule).boxed(),
+        // The fence of a timer that rides does not count.
+        3 => (schedule(), option::weighted(0.1, fence()))
+            .prop_map(|(schedule, fence)| TimerOp::Schedule(ScheduleTimer { fence, ..schedule }))
+            .boxed(),
         1 => (context(), timer()).prop_map(|(context, id)| TimerOp::Cancel { context, id }).boxed()
     ]
 }
@@ -186,9 +199,14 @@ pub(super) fn filter() -> impl Strategy<Value = CommitFilter> + Clone {
     })
 }
 
+/// Few aggregates, so that entries of the ledger live long enough.
+pub(super) fn failing() -> impl Strategy<Value = AggregateId> + Clone {
+    select(vec![id("shop", "order", "a"), id("shop", "order", "a"), id("shop", "order", "b")])
+}
+
 pub(super) fn attempt() -> impl Strategy<Value = Attempt> + Clone {
     let counter = || prop_oneof![20 => 1..6u64, 1 => Just(0)];
-    (group(), aggregate(), leased(), counter(), counter(), option::weighted(0.5, epoch())).prop_map(
+    (group(), failing(), leased(), counter(), counter(), option::weighted(0.5, epoch())).prop_map(
         |(subscription, aggregate_id, partition, position, version, epoch)| Attempt {
             subscription,
             aggregate_id,
