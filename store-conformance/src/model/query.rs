@@ -1,15 +1,29 @@
 //! Random queries.
 
+use std::time::Duration;
+
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use wow_store_api::{
-    AggregateType,
+    AggregateId, AggregateType,
     payload::Number,
-    query::{EventQuery, Field, Filter, Path, Scalar, SnapshotQuery, Sort, Target},
+    query::{AtLeast, EventQuery, Field, Filter, Path, Scalar, SnapshotQuery, Sort, Target},
 };
 
 fn path() -> impl Strategy<Value = Path> + Clone {
-    const PATHS: &[&[&str]] =
-        &[&["n"], &["n"], &["s"], &["s"], &["tags"], &["a"], &["a", "b"], &["$x", ""], &["0"]];
+    const PATHS: &[&[&str]] = &[
+        &["n"],
+        &["n"],
+        &["s"],
+        &["s"],
+        &["tags"],
+        &["tags", "0"],
+        &["a"],
+        &["a", "b"],
+        &["$x", ""],
+        &["c.d"],
+        &["c", "d"],
+        &["0"],
+    ];
     select(PATHS).prop_map(|segments| Path::new(segments.iter().copied()).expect("a valid path"))
 }
 
@@ -21,7 +35,7 @@ fn scalar() -> impl Strategy<Value = Scalar> + Clone {
     let numbers = ["1", "1.1", "-3", "2", "9223372036854775808", "12345678901234567890.50"];
     prop_oneof![
         4 => select(numbers.map(number).to_vec()),
-        4 => select(vec!["a", "ab", "b", "$gt", ""]).prop_map(Scalar::from),
+        4 => select(vec!["a", "ab", "b", "1", "%", "$gt", ""]).prop_map(Scalar::from),
         1 => Just(Scalar::Null),
         1 => any::<bool>().prop_map(Scalar::Bool),
     ]
@@ -53,7 +67,7 @@ fn envelope(target: Target) -> BoxedStrategy<Filter> {
 fn filter(target: Target) -> BoxedStrategy<Filter> {
     let body = || path().prop_map(Field::Body);
     let leaf = prop_oneof![
-        2 => Just(Filter::All),
+        10 => Just(Filter::All),
         3 => (body(), scalar()).prop_map(|(field, scalar)| Filter::Eq(field, scalar)),
         1 => (body(), scalar()).prop_map(|(field, scalar)| Filter::Ne(field, scalar)),
         1 => (body(), ordered()).prop_map(|(field, scalar)| Filter::Lt(field, scalar)),
@@ -62,7 +76,7 @@ fn filter(target: Target) -> BoxedStrategy<Filter> {
         1 => (body(), ordered()).prop_map(|(field, scalar)| Filter::Ge(field, scalar)),
         1 => (body(), vec(scalar(), 0..3)).prop_map(|(field, scalars)| Filter::In(field, scalars)),
         1 => (body(), scalar()).prop_map(|(field, scalar)| Filter::Contains(field, scalar)),
-        1 => (body(), select(vec!["a", "$", ""])).prop_map(|(field, text)| Filter::StartsWith(field, text.into())),
+        1 => (body(), select(vec!["a", "$", "_", "A", ""])).prop_map(|(field, text)| Filter::StartsWith(field, text.into())),
         1 => body().prop_map(Filter::Exists),
         3 => envelope(target),
     ];
@@ -106,26 +120,45 @@ fn projection() -> impl Strategy<Value = Option<Vec<Path>>> + Clone {
     option::weighted(0.3, vec(path(), 0..3))
 }
 
-fn order() -> AggregateType {
-    AggregateType::new("shop", "order").expect("a valid type")
+fn of() -> impl Strategy<Value = AggregateType> + Clone {
+    select(vec!["order", "order", "order", "order", "cart", "Order"])
+        .prop_map(|name| AggregateType::new("shop", name).expect("a valid type"))
+}
+
+/// What must be seen, without waiting for it.
+fn at_least(of: &AggregateType, version: Option<u64>) -> Option<AtLeast> {
+    let id = AggregateId::of(of.clone(), "a").expect("a valid id");
+    version.map(|version| AtLeast::new(id, version).within(Duration::ZERO))
+}
+
+fn version() -> impl Strategy<Value = Option<u64>> + Clone {
+    option::weighted(0.1, 0..3u64)
 }
 
 pub(super) fn snapshots() -> impl Strategy<Value = SnapshotQuery> {
     let target = Target::Snapshots;
-    (1..3u32, filter(target), sort(target), projection(), 1..4usize).prop_map(
-        |(revision, filter, sort, projection, limit)| SnapshotQuery {
+    (of(), 1..3u32, filter(target), sort(target), projection(), 1..4usize, version()).prop_map(
+        |(of, revision, filter, sort, projection, limit, version)| SnapshotQuery {
             filter,
             sort,
             projection,
             limit,
-            ..SnapshotQuery::new(order(), revision)
+            at_least: at_least(&of, version),
+            ..SnapshotQuery::new(of, revision)
         },
     )
 }
 
 pub(super) fn events() -> impl Strategy<Value = EventQuery> {
     let target = Target::Events;
-    (filter(target), sort(target), projection(), 1..4usize).prop_map(|(filter, sort, projection, limit)| {
-        EventQuery { filter, sort, projection, limit, ..EventQuery::new(order()) }
-    })
+    (of(), filter(target), sort(target), projection(), 1..4usize, version()).prop_map(
+        |(of, filter, sort, projection, limit, version)| EventQuery {
+            filter,
+            sort,
+            projection,
+            limit,
+            at_least: at_least(&of, version),
+            ..EventQuery::new(of)
+        },
+    )
 }

@@ -140,8 +140,10 @@ pub(crate) enum Theme {
     Leases,
     /// What is fenced by leases.
     Fences,
-    /// Snapshots and queries.
+    /// Snapshots.
     Snapshots,
+    /// Queries over snapshots and events.
+    Queries,
     /// The failure ledger.
     Ledger,
     /// Reservations, alone and riding in appends.
@@ -158,6 +160,7 @@ impl Theme {
         Self::Leases,
         Self::Fences,
         Self::Snapshots,
+        Self::Queries,
         Self::Ledger,
         Self::Reservations,
         Self::Timers,
@@ -169,7 +172,8 @@ impl Theme {
             Self::Log => "log",
             Self::Leases => "leases",
             Self::Fences => "fences",
-            Self::Snapshots => "snapshots_and_queries",
+            Self::Snapshots => "snapshots",
+            Self::Queries => "queries",
             Self::Ledger => "ledger",
             Self::Reservations => "reservations",
             Self::Timers => "timers",
@@ -184,7 +188,8 @@ impl Theme {
             Self::Fences => {
                 vec![(8, appends(Riding::Fences)), (2, reads()), (10, checkpoints()), (6, leases())]
             }
-            Self::Snapshots => vec![(8, appends(Riding::Nothing)), (10, snapshots()), (6, queries())],
+            Self::Snapshots => vec![(8, appends(Riding::Nothing)), (12, snapshots())],
+            Self::Queries => vec![(8, appends(Riding::Nothing)), (8, snapshots()), (16, queries())],
             Self::Ledger => vec![(20, ledger()), (1, leases())],
             Self::Reservations => vec![(4, appends(Riding::Everything)), (20, reservations())],
             Self::Timers => vec![(4, appends(Riding::Everything)), (20, timers()), (1, leases())],

@@ -32,6 +32,8 @@ const DOCUMENTS: &[&str] = &[
     r#"{"a":{"b":null},"$x":{"":1},"c.d":2}"#,
     "{}",
     r#"[1,2,{"n":1}]"#,
+    r#"{"n":10,"s":"Ab%","tags":["1",1,"ab"]}"#,
+    r#"{"n":2,"s":"1","tags":"a","c":{"d":1}}"#,
 ];
 
 pub(super) fn doc() -> impl Strategy<Value = Doc> + Clone {
