@@ -386,8 +386,8 @@ impl Mutant {
     }
 
     async fn burn(&self, id: &AggregateId) -> Result<()> {
-        let (partition, _) = self.place(id).await?;
         let count = self.store().partitions(id.context()).await?;
+        let partition = count.partition_of(id);
         let names = (0..).map(|n: u64| AggregateId::of(id.aggregate_type().clone(), format!("{BURNED}-{n}")));
         let here = names.flatten().find(|it| count.partition_of(it) == partition).expect("one of many");
         let number = self.shared().count("burned");

@@ -103,7 +103,7 @@ impl Mutant {
         let partition = &page.partition;
         let heads = self.store().heads(partition.context()).await?;
         let head = heads.get(partition.index() as usize).copied().unwrap_or_default();
-        if head > page.after_position + 100 && self.is(TailFault::TailIsARing) {
+        if head > page.after_position.saturating_add(100) && self.is(TailFault::TailIsARing) {
             page.after_position = head - 100;
         }
         if head < page.after_position && self.is(TailFault::AheadIsTheHead) {
