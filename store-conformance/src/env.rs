@@ -2,7 +2,9 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use wow_store_api::{AggregateId, Commit, ContextName, EventStore, ManualClock, Receipt, StoreExt};
+use wow_store_api::{
+    AggregateId, Commit, ContextName, EventStore, ManualClock, PartitionId, Position, Receipt, StoreExt,
+};
 
 use crate::harness::Place;
 
@@ -37,6 +39,14 @@ impl Env {
     /// Closes the store and opens the place again.
     pub async fn reopen(&mut self) {
         self.store.close().await.expect("the store closes");
+        self.store = self.place.open().await.expect("the place opens again");
+    }
+
+    /// Closes the store, takes the log of a partition back to this position, and opens the place again.
+    pub async fn lose_log_after(&mut self, partition: &PartitionId, after_position: Position) {
+        self.store.close().await.expect("the store closes");
+        let can = self.place.lose_log_after(partition, after_position).await;
+        assert!(can, "this case loses a part of the log: make that possible, or list the case as an exception");
         self.store = self.place.open().await.expect("the place opens again");
     }
 

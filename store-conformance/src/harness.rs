@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use wow_store_api::{EventStore, ManualClock, PartitionCount, Result};
+use wow_store_api::{EventStore, ManualClock, PartitionCount, PartitionId, Position, Result};
 
 /// What a case asks of its place.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +63,13 @@ pub trait Place: Send + Sync + fmt::Debug {
     /// The store's clock, where it can be set.
     fn clock(&self) -> Option<&ManualClock> {
         None
+    }
+
+    /// Takes the log of a partition back to this position and leaves everything else as it is, as when the log alone
+    /// was restored from a backup that is older than the rest. No handle is open meanwhile. Says whether it can: a
+    /// place that cannot lists the cases that need it as [exceptions](Backend::exceptions).
+    async fn lose_log_after(&self, _partition: &PartitionId, _after_position: Position) -> bool {
+        false
     }
 }
 

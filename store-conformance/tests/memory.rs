@@ -4,7 +4,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use wow_store_api::{EventStore, ManualClock, MemoryStore, Result, Timestamp};
+use wow_store_api::{EventStore, ManualClock, MemoryStore, PartitionId, Position, Result, Timestamp};
 use wow_store_conformance::{Backend, Place, Settings, async_trait, run};
 
 struct Memory;
@@ -40,6 +40,11 @@ impl Place for MemoryPlace {
 
     fn clock(&self) -> Option<&ManualClock> {
         Some(&self.clock)
+    }
+
+    async fn lose_log_after(&self, partition: &PartitionId, after_position: Position) -> bool {
+        self.store.lose_log_after(partition, after_position);
+        true
     }
 }
 

@@ -7,7 +7,7 @@ mod support;
 use std::{process::ExitCode, sync::Arc};
 
 use support::Schema;
-use wow_store_api::{EventStore, ManualClock, Result, Timestamp};
+use wow_store_api::{EventStore, ManualClock, PartitionId, Position, Result, Timestamp};
 use wow_store_conformance::{Backend, Place, Settings, async_trait, run};
 use wow_store_postgres::{PostgresConfig, PostgresStore};
 
@@ -46,6 +46,18 @@ impl Place for PostgresPlace {
 
     fn clock(&self) -> Option<&ManualClock> {
         Some(&self.clock)
+    }
+
+    async fn lose_log_after(&self, partition: &PartitionId, after_position: Position) -> bool {
+        // The cases that need it have commits of one type only.
+        let (log, counter) = (self.schema.at("wow_log__shop__order"), self.schema.at("wow_log__shop__partition"));
+        let sql = format!(
+            "DELETE FROM {log} WHERE partition = {0} AND position > {after_position}; \
+             UPDATE {counter} SET position = {after_position} WHERE partition = {0}",
+            partition.index()
+        );
+        self.schema.execute(&sql).await;
+        true
     }
 }
 

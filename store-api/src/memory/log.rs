@@ -55,6 +55,21 @@ impl State {
         self.commit(aggregate_id, version).map(|commit| commit.receipt().replay())
     }
 
+    pub(super) fn lose_log_after(&mut self, partition: &PartitionId, after_position: Position) {
+        let slot = usize::try_from(partition.index()).unwrap_or(usize::MAX);
+        let kept = usize::try_from(after_position).unwrap_or(usize::MAX);
+        let Some(log) = self.logs.get_mut(partition.context()).and_then(|log| log.get_mut(slot)) else { return };
+        let lost = log.split_off(kept.min(log.len()));
+        for commit in lost.iter().rev() {
+            let Some(stream) = self.streams.get_mut(&commit.aggregate_id) else { continue };
+            stream.positions.pop();
+            stream.commands.remove(&commit.command_id);
+            if stream.positions.is_empty() {
+                self.streams.remove(&commit.aggregate_id);
+            }
+        }
+    }
+
     pub(super) fn fence(&mut self, fence: Option<&Fence>) -> Result<()> {
         let Some(fence) = fence else { return Ok(()) };
         let key = (fence.group.clone(), fence.partition.clone());

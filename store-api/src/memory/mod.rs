@@ -136,6 +136,12 @@ impl MemoryStore {
         Self::open(Arc::clone(&self.name), self.partitions, Arc::clone(&self.place))
     }
 
+    /// Takes the log of a partition back to this position and leaves everything else as it is, as when the log alone was
+    /// restored from a backup that is older than the rest: for tests of what happens then (S3).
+    pub fn lose_log_after(&self, partition: &PartitionId, after_position: Position) {
+        self.lock().lose_log_after(partition, after_position);
+    }
+
     fn open(name: Arc<str>, partitions: PartitionCount, place: Arc<Place>) -> Self {
         let wakeups = Wakeups::new();
         place.hubs.lock().unwrap_or_else(PoisonError::into_inner).push(wakeups.clone());

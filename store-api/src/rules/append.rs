@@ -56,3 +56,22 @@ pub fn receipt(
 ) -> Receipt {
     Receipt { version, partition, position, committed_at, replayed: false }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::ContextName;
+
+    #[test]
+    fn positions_go_up_to_the_last_and_no_further() {
+        let partition = PartitionId::new(ContextName::new("shop").unwrap(), 0);
+        let edges = [0, (1 << 31) - 1, u64::from(u32::MAX), 1 << 53, MAX_COUNTER - 1];
+        for head in edges {
+            assert_eq!(next_position(&partition, head).unwrap(), head + 1, "one more than {head}");
+        }
+        for head in [MAX_COUNTER, u64::MAX] {
+            let error = next_position(&partition, head).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Exhausted { .. }), "no wrapping: {error:?}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ topic! { "append_all":
     a_fence_counts_from_the_commit_that_brings_it [L11, L7],
     the_first_refusal_is_told [L11, ERRORS],
     a_thousand_commits_are_taken_and_one_more_refused [L11, ERRORS],
-    thirty_two_mebibytes_are_taken_and_more_refused [L11, ERRORS],
+    thirty_two_mebibytes_are_taken_and_more_refused [L11, ERRORS] is_heavy,
 }
 
 async fn no_commits_give_no_receipts(env: Env) {

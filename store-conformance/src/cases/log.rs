@@ -22,7 +22,7 @@ topic! { "log":
     receipt_is_told_beforehand [L3],
     refused_append_leaves_no_trace [L1, L5],
     recorded_commit_is_what_was_appended [L1, L9],
-    seventy_thousand_events_fit_in_one_commit [L1],
+    seventy_thousand_events_fit_in_one_commit [L1] is_heavy,
     aggregate_types_appear_with_their_first_commit [L10],
     contexts_have_logs_of_their_own [L5, L9],
     second_handle_continues_what_the_first_wrote [L2, L3, L5],

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wow_store_api::{
     AggregateId, AggregateType, ErrorKind, EventStore, MAX_COUNTER, MAX_REVISION, Outcome, Payload,
-    SaveSnapshot, Snapshot, SnapshotSaved, Version, payload::MAX_DEPTH,
+    SaveSnapshot, Snapshot, SnapshotSaved, Version, payload::MAX_DEPTH, query::SnapshotQuery,
 };
 
-use super::support::race;
+use super::{support::race, tools::neighbours};
 use crate::{
     case::topic,
     env::{Env, append_many, order},
@@ -29,6 +29,7 @@ topic! { "snapshot":
     higher_revision_replaces_at_any_version [S2],
     lower_revision_is_kept_out [S2],
     ahead_of_the_log_is_refused [S3],
+    ahead_of_a_restored_log_is_not_used [S3, S4],
     version_and_revision_have_bounds [S1, S2],
     state_comes_back_exactly [S1, PAYLOAD],
     aggregates_and_tenants_are_separate [S1],
@@ -210,6 +211,32 @@ async fn ahead_of_the_log_is_refused(env: Env) {
     assert_eq!(save(store, &id, 2, 1).await, SnapshotSaved::Saved, "the last version of the log is fine");
 }
 
+async fn ahead_of_a_restored_log_is_not_used(mut env: Env) {
+    let (partition, ids) = neighbours(env.store(), 0, 3).await;
+    for id in &ids {
+        append_many(env.store(), id, "c", 2).await;
+        save(env.store(), id, 2, 5).await;
+    }
+    // What the backup of the log does not hold: the second commit of one, both of another.
+    env.lose_log_after(&partition, 3).await;
+    let store = env.store();
+    let heads = [store.head(&ids[0]).await, store.head(&ids[1]).await, store.head(&ids[2]).await];
+    assert_eq!(heads.map(|head| head.expect("the head")), [2, 1, 0], "the log is back where it was");
+    assert_eq!(version(store, &ids[0], 5).await, Some(2), "one that is not ahead is as good as before");
+    assert_eq!(stored(store, &ids[1], 5).await, None, "one that is ahead would stand for lost commits");
+    assert_eq!(stored(store, &ids[2], 5).await, None, "also where no commit is left");
+    let all = || SnapshotQuery::new(ids[0].aggregate_type().clone(), 5);
+    let found = store.query_snapshots(all()).await.expect("a page").items;
+    let found: Vec<_> = found.iter().map(|it| &it.aggregate_id).collect();
+    assert_eq!(found, [&ids[0]], "a query does not find them either");
+    assert_eq!(store.count_snapshots(all()).await.expect("a count"), 1, "or count them");
+    assert_eq!(save(store, &ids[1], 1, 5).await, SnapshotSaved::Saved, "it keeps nothing out");
+    assert_eq!(version(store, &ids[1], 5).await, Some(1), "what was made from the log is there");
+    append_many(store, &ids[2], "d", 1).await;
+    assert_eq!(save(store, &ids[2], 1, 4).await, SnapshotSaved::Saved, "whatever its revision was");
+    assert_eq!(version(store, &ids[2], 4).await, Some(1), "and it is the one");
+}
+
 async fn version_and_revision_have_bounds(env: Env) {
     let (store, id) = (env.store(), order("1"));
     append_many(store, &id, "c", 1).await;
@@ -266,17 +293,21 @@ async fn state_comes_back_exactly(env: Env) {
         r#"{"$gt":{"$oid":"x"},"a.b":{"":[]},"é":"é","_id":null}"#,
         "[]",
         "{}",
+        r#"{"a.b":1,"a":{"c":2},"$set":{"a":3},"$unset":{"a":1}}"#,
+        r#"{"a":{"b":1}}"#,
         &deep,
     ]
     .into_iter()
     .enumerate()
     {
-        let id = order(n.to_string());
-        append_many(store, &id, "c", 1).await;
-        let state = Payload::from_json(text).expect("inside the profile");
-        let save = SaveSnapshot { aggregate_id: id.clone(), version: 1, revision: 1, state: state.clone() };
-        store.save_snapshot(save).await.expect("stored");
-        assert_eq!(stored(store, &id, 1).await.map(|it| it.state), Some(state), "equal in value: {text}");
+        // Alone, and in the place of the one before it, of which nothing may be left.
+        for (id, version) in [(order(n.to_string()), 1), (order("all"), n as u64 + 1)] {
+            append_many(store, &id, &format!("c{n}"), 1).await;
+            let state = Payload::from_json(text).expect("inside the profile");
+            let save = SaveSnapshot { aggregate_id: id.clone(), version, revision: 1, state: state.clone() };
+            store.save_snapshot(save).await.expect("stored");
+            assert_eq!(stored(store, &id, 1).await.map(|it| it.state), Some(state), "equal in value: {text}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
-use wow_store_api::{EventStore, ManualClock, Result};
+use wow_store_api::{EventStore, ManualClock, PartitionId, Position, Result};
 
 use super::{Faults, Faulty};
 use crate::harness::{Backend, Exception, Place, Settings};
@@ -57,5 +57,9 @@ impl Place for FaultyPlace {
 
     fn clock(&self) -> Option<&ManualClock> {
         self.place.clock()
+    }
+
+    async fn lose_log_after(&self, partition: &PartitionId, after_position: Position) -> bool {
+        self.place.lose_log_after(partition, after_position).await
     }
 }

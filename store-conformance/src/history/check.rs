@@ -9,7 +9,7 @@ use wow_store_api::{
 use super::{
     client::rider,
     counter::{self, Look},
-    linear::{Object, Timed, explain},
+    linear::{Budget, Object, Timed, Verdict, explain},
     objects::{LeaseCall, LeaseObject, ReservationCall, ScopeObject, TimerCall, TimersObject},
     record::{Asked, Call, Told, What},
 };
@@ -491,8 +491,9 @@ impl<'a> Check<'a> {
     }
 
     fn explain<O: Object>(&mut self, name: &str, object: &O, calls: &[Timed<O::Call>]) {
-        if let Err(why) = explain(object, calls) {
-            self.wrong(format!("{name}: {why}"));
+        match explain(object, calls, Budget::default()) {
+            Verdict::Explained => {}
+            Verdict::Inexplicable(why) | Verdict::Undecided(why) => self.wrong(format!("{name}: {why}")),
         }
     }
 }

@@ -54,6 +54,9 @@ const MAX_COMMITS: usize = 10_000;
 /// How often a shorter history is tried before it counts as right.
 const TRIES: u32 = 3;
 
+/// Most histories that are made to find a shorter one.
+const SHRINKS: u32 = 200;
+
 /// How many problems of a history are told.
 const SHOWN: usize = 12;
 
@@ -99,19 +102,24 @@ impl fmt::Display for Plan {
 /// The seed, and what is wrong.
 pub(crate) async fn check(plan: Plan, backend: &Arc<dyn Backend>, seed: Seed) -> Result<(), String> {
     let Err(why) = once(plan, backend, seed).await else { return Ok(()) };
-    let (mut plan, mut why) = (plan, why);
+    let (mut plan, mut why, mut made) = (plan, why, 0);
     // What rests on the order of things does not go wrong every time.
     'shrink: loop {
         for shorter in plan.shorter() {
             for _ in 0..TRIES {
+                made += 1;
+                if made > SHRINKS {
+                    break 'shrink;
+                }
                 if let Err(wrong) = once(shorter, backend, seed).await {
                     (plan, why) = (shorter, wrong);
                     continue 'shrink;
                 }
             }
         }
-        return Err(format!("seed {seed} ({VARIABLE} to run it again), {plan}:\n  {why}"));
+        break;
     }
+    Err(format!("seed {seed} ({VARIABLE} to run it again), {plan}:\n  {why}"))
 }
 
 /// Makes one history and checks it.

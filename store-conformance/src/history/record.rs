@@ -91,6 +91,10 @@ pub(super) struct Call {
     pub(super) what: What,
 }
 
+/// Most calls of one history, many times what a right store is asked: those who follow a log that leads them round in
+/// circles would follow it for ever.
+const MAX_CALLS: usize = 50_000;
+
 /// Collects the calls of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
@@ -112,7 +116,9 @@ impl Recorder {
 
     /// A call that was answered at this stamp.
     pub(super) fn ended_at(&self, client: usize, begun: u64, ended: u64, what: What) {
-        self.lock().push(Call { client, begun, ended, what });
+        let mut calls = self.lock();
+        assert!(calls.len() < MAX_CALLS, "{MAX_CALLS} calls were answered: this would never end");
+        calls.push(Call { client, begun, ended, what });
     }
 
     /// All calls, in the order in which they were begun.

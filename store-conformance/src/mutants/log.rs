@@ -114,6 +114,7 @@ mutants! { LogFault in "log":
         "ledger::later_commits_wait_then_go_on_in_order",
         "ledger::discarded_commit_is_never_handled_again",
         "admin::appends_under_way_are_finished_by_close",
+        "snapshot::state_comes_back_exactly",
     ],
     /// A conflict says that the aggregate is where the append expected it to be.
     ConflictTellsTheExpected => ["log::append_rejects_every_other_expected_version"],
@@ -183,6 +184,7 @@ mutants! { LogFault in "log":
         "ledger::later_commits_wait_then_go_on_in_order",
         "ledger::discarded_commit_is_never_handled_again",
         "admin::appends_under_way_are_finished_by_close",
+        "snapshot::state_comes_back_exactly",
     ],
     /// Every seventh version is passed over, on the receipt.
     TellsAnotherVersion => [
@@ -302,7 +304,7 @@ mutants! { LogFault in "log":
         "payload::null_missing_and_empty_stay_apart",
         "payload::documents_that_are_no_objects_are_kept",
         "payload::sixty_four_levels_are_kept_and_more_refused",
-        "payload::wide_documents_are_kept",
+        "payload::wide_and_long_documents_are_kept",
         "query::envelope_of_events",
         "query::events_are_found_one_by_one",
     ],
@@ -341,7 +343,7 @@ mutants! { LogFault in "log":
         "payload::null_missing_and_empty_stay_apart",
         "payload::documents_that_are_no_objects_are_kept",
         "payload::sixty_four_levels_are_kept_and_more_refused",
-        "payload::wide_documents_are_kept",
+        "payload::wide_and_long_documents_are_kept",
         "names::names_that_mean_something_elsewhere_work",
         "names::strange_ids_come_back_as_they_were",
         "ledger::discarded_commit_is_never_handled_again",

@@ -5,7 +5,8 @@
 //! and mutants wait and measure with tokio's clock, and use tasks rather than threads.
 //!
 //! So a case that never asks a right store about a fault ([`Mutant::is`](super::Mutant::is)) cannot tell the mutant
-//! from a right store, and is not run against it, unless `WOW_STORE_MUTANTS=all` asks for every pair.
+//! from a right store, and is not run against it, unless `WOW_STORE_MUTANTS=all` asks for every pair. Heavy cases are
+//! run against the mutants that name them.
 
 use std::{
     cell::Cell,
@@ -31,6 +32,17 @@ use crate::{case::Case, cases, coverage, harness::Backend, run::run_case};
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+/// What was run, how often, and how long that took.
+static TIMES: Mutex<BTreeMap<String, (usize, Duration)>> = Mutex::new(BTreeMap::new());
+
+/// Adds to what is told in the end about where the time went.
+pub(super) fn took(what: &str, time: Duration) {
+    let mut times = TIMES.lock().expect("no panic under the lock");
+    let (runs, total) = times.entry(what.to_owned()).or_default();
+    *runs += 1;
+    *total += time;
+}
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -91,6 +103,14 @@ pub fn run() -> ExitCode {
             RUNS.load(Ordering::Relaxed),
             started.elapsed().as_secs_f64()
         );
+        if std::env::var_os("WOW_STORE_TIMES").is_some() {
+            let times = TIMES.lock().expect("no panic under the lock").clone();
+            let mut times: Vec<_> = times.into_iter().collect();
+            times.sort_by_key(|(_, (_, total))| *total);
+            for (what, (runs, total)) in times.iter().rev().take(60) {
+                eprintln!("{:8.2} s {runs:5} runs  {what}", total.as_secs_f64());
+            }
+        }
     }
     conclusion.exit_code()
 }
@@ -106,6 +126,9 @@ fn check(spec: MutantSpec) -> Result<(), String> {
     let mut problems = Vec::new();
     for case in cases() {
         let declared = spec.rejected_by.contains(&case.name);
+        if case.is_heavy && !declared && !every_pair {
+            continue;
+        }
         let met = match right_runs().get(case.name) {
             Some(Ok(consulted)) => consulted.contains(&spec.fault),
             Some(Err(_)) | None => true,
@@ -192,8 +215,11 @@ fn verdict(case: Case, backend: impl Backend) -> Result<(), String> {
         runtime.shutdown_background();
         send.send(verdict).unwrap_or_default();
     };
+    let started = Instant::now();
     thread::Builder::new().spawn(run).expect("a thread for one run");
-    match receive.recv_timeout(WATCHDOG) {
+    let verdict = receive.recv_timeout(WATCHDOG);
+    took(case.name, started.elapsed());
+    match verdict {
         Ok(verdict) => verdict,
         Err(_) => panic!("{} never ends, and does not even sleep", case.name),
     }

@@ -13,13 +13,15 @@ use std::{
 };
 
 use async_trait::async_trait;
-use wow_store_api::{Clock, EventStore, ManualClock, MemoryStore, Result, Timestamp};
+use wow_store_api::{
+    Clock, EventStore, ManualClock, MemoryStore, PartitionId, Position, Result, Timestamp,
+};
 
 use super::Fault;
 use crate::harness::{Backend, Place, Settings};
 
 /// Most calls that a case may make: a wrong answer can make a case ask for ever.
-const MAX_CALLS: u64 = 200_000;
+const MAX_CALLS: u64 = 50_000;
 
 thread_local! {
     static BESIDE: Cell<i64> = const { Cell::new(0) };
@@ -223,5 +225,10 @@ impl Place for MutantPlace {
 
     fn clock(&self) -> Option<&ManualClock> {
         Some(&self.clock)
+    }
+
+    async fn lose_log_after(&self, partition: &PartitionId, after_position: Position) -> bool {
+        self.store.lose_log_after(partition, after_position);
+        true
     }
 }

@@ -338,4 +338,8 @@ impl Place for NothingPlace {
     fn clock(&self) -> Option<&ManualClock> {
         Some(&self.clock)
     }
+
+    async fn lose_log_after(&self, _partition: &PartitionId, _after_position: Position) -> bool {
+        true
+    }
 }

@@ -130,6 +130,7 @@ mutants! { PayloadFault in "payload":
         "timer::body_comes_back_exactly",
         "query::keys_are_data",
         "query_pages::projection_keeps_only_what_is_asked_for",
+        "payload::strings_are_left_alone",
     ],
     /// Keys that start with `$` are dropped.
     DropsDollarKeys => [
@@ -139,6 +140,7 @@ mutants! { PayloadFault in "payload":
         "query::keys_are_data",
         "query::metadata_of_events",
         "query_pages::projection_keeps_only_what_is_asked_for",
+        "payload::strings_are_left_alone",
     ],
     /// A dot in a key is a level.
     DotsAreLevels => [
@@ -152,6 +154,7 @@ mutants! { PayloadFault in "payload":
     NormalisesKeys => [
         "payload::keys_of_every_kind_are_data",
         "payload::a_key_given_twice_is_refused",
+        "payload::strings_are_left_alone",
     ],
     /// Fields that are null are dropped.
     DropsNulls => [
@@ -200,7 +203,7 @@ mutants! { PayloadFault in "payload":
         "payload::keys_of_every_kind_are_data",
         "payload::the_order_of_keys_is_free_and_that_of_elements_is_not",
         "payload::documents_that_are_no_objects_are_kept",
-        "payload::wide_documents_are_kept",
+        "payload::wide_and_long_documents_are_kept",
         "timer::body_comes_back_exactly",
     ],
     /// What is no object is put into one.
@@ -218,7 +221,7 @@ mutants! { PayloadFault in "payload":
         "snapshot::state_comes_back_exactly",
     ],
     /// Arrays are cut after 65,535 elements.
-    CutsArrays => ["payload::wide_documents_are_kept"],
+    CutsArrays => ["payload::wide_and_long_documents_are_kept"],
     /// Metadata is dropped.
     DropsMetadata => [
         "log::recorded_commit_is_what_was_appended",
@@ -236,7 +239,7 @@ mutants! { PayloadFault in "payload":
         "payload::null_missing_and_empty_stay_apart",
         "payload::documents_that_are_no_objects_are_kept",
         "payload::sixty_four_levels_are_kept_and_more_refused",
-        "payload::wide_documents_are_kept",
+        "payload::wide_and_long_documents_are_kept",
         "query::metadata_of_events",
     ],
     /// No metadata becomes empty metadata.
@@ -262,7 +265,7 @@ mutants! { PayloadFault in "payload":
         "payload::null_missing_and_empty_stay_apart",
         "payload::documents_that_are_no_objects_are_kept",
         "payload::sixty_four_levels_are_kept_and_more_refused",
-        "payload::wide_documents_are_kept",
+        "payload::wide_and_long_documents_are_kept",
         "query::events_are_found_one_by_one",
     ],
     /// A commit of the largest size is refused.

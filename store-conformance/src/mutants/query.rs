@@ -122,7 +122,10 @@ mutants! { QueryFault in "query":
     /// A type that was never used is refused.
     UnusedIsRefused => ["query::unused_type_is_empty"],
     /// Opened again, nothing is found.
-    ForgetsAtReopen => ["query::survives_reopen"],
+    ForgetsAtReopen => [
+        "query::survives_reopen",
+        "snapshot::ahead_of_a_restored_log_is_not_used",
+    ],
 }
 
 /// Puts every filter in a filter through `change`, from the inside out.

@@ -4,11 +4,12 @@ use std::{
     collections::BTreeSet,
     sync::{Arc, OnceLock},
     thread,
+    time::Instant,
 };
 
 use super::{
     Fault, MutantBackend,
-    meta::{quietly, runtime},
+    meta::{quietly, runtime, took},
 };
 use crate::{
     coverage::Caught,
@@ -68,11 +69,13 @@ impl Test {
     fn run(self, backend: &MutantBackend, effort: Effort) -> Result<(), String> {
         let backend: Arc<dyn Backend> = Arc::new(backend.clone());
         let runtime = runtime();
+        let started = Instant::now();
         let told = match self {
             Self::Model(theme) => model::compare(theme, &backend, &runtime, Seed::of(1), effort),
             Self::History(plan, seed) => runtime.block_on(history::once(plan, &backend, Seed::of(seed))),
         };
         runtime.shutdown_background();
+        took(&format!("{self:?}"), started.elapsed());
         told
     }
 }

@@ -17,6 +17,7 @@ mutants! { SnapshotFault in "snapshot":
         "snapshot::delete_drops_one",
         "snapshot::drop_takes_all_of_one_type",
         "snapshot::dropped_one_is_rebuilt_at_any_version",
+        "snapshot::ahead_of_a_restored_log_is_not_used",
     ],
     /// A snapshot does not say when it was saved.
     ForgetsWhen => [
@@ -36,6 +37,8 @@ mutants! { SnapshotFault in "snapshot":
         "snapshot::dropped_one_is_rebuilt_at_any_version",
         "query::snapshots_are_found_as_they_are",
         "query_pages::waits_for_a_snapshot",
+        "snapshot::ahead_of_a_restored_log_is_not_used",
+        "snapshot::state_comes_back_exactly",
     ],
     /// An older one of the same revision replaces a newer one.
     OlderReplaces => [
@@ -152,9 +155,17 @@ mutants! { SnapshotFault in "snapshot":
         "query_pages::next_cursor_only_if_there_is_more",
         "query_pages::projection_keeps_only_what_is_asked_for",
         "query_pages::waits_for_nothing_that_is_there",
+        "snapshot::ahead_of_a_restored_log_is_not_used",
     ],
+    /// One that is ahead of its log is returned.
+    AheadIsReturned => ["snapshot::ahead_of_a_restored_log_is_not_used"],
+    /// One that is ahead of its log keeps others out.
+    AheadKeepsOthersOut => ["snapshot::ahead_of_a_restored_log_is_not_used"],
     /// Opened again, the store knows of no snapshot.
-    ForgetsAtReopen => ["snapshot::survives_reopen"],
+    ForgetsAtReopen => [
+        "snapshot::survives_reopen",
+        "snapshot::ahead_of_a_restored_log_is_not_used",
+    ],
 }
 
 impl Mutant {
@@ -258,6 +269,12 @@ impl Snapshots for Mutant {
             save.revision = MAX_REVISION + 1;
         }
         let (id, new) = (save.aggregate_id.clone(), (save.revision, save.version, self.time().await));
+        if let Some((revision, version, _)) = self.known_snapshot(&id)
+            && version > head
+            && self.is(SnapshotFault::AheadKeepsOthersOut)
+        {
+            return Ok(SnapshotSaved::Kept { revision, version });
+        }
         let saved = match self.known_snapshot(&id) {
             Some(known) => self.save_known(save, known).await?,
             None => {
@@ -290,6 +307,14 @@ impl Snapshots for Mutant {
                 found = self.store().snapshot(&id, other).await?;
             }
             _ => {}
+        }
+        if let Some((_, version, saved_at)) = self.known_snapshot(&id).filter(|(of, ..)| *of == revision)
+            && found.is_none()
+            && version > self.store().head(&id).await?
+            && self.is(SnapshotFault::AheadIsReturned)
+        {
+            let (aggregate_id, state) = (id.clone(), Payload::empty_object());
+            found = Some(Snapshot { aggregate_id, version, revision, state, saved_at });
         }
         if found.is_none() && self.is(SnapshotFault::AbsentIsEmpty) {
             let (version, state) = (0, Payload::empty_object());
