@@ -9,7 +9,7 @@ use wow_store_api::{
 use crate::harness::Place;
 
 /// How long anything that must happen may take before a case gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store in a place of its own.
 #[derive(Debug)]

@@ -93,7 +93,7 @@ pub(super) struct Call {
 
 /// Most calls of one history, many times what a right store is asked: those who follow a log that leads them round in
 /// circles would follow it for ever.
-const MAX_CALLS: usize = 50_000;
+pub(super) const MAX_CALLS: usize = 50_000;
 
 /// Collects the calls of all clients.
 #[derive(Debug, Default)]

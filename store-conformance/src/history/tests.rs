@@ -1,7 +1,11 @@
 //! The checker under test: right histories pass, and each kind of wrong one is found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use tokio::runtime::Builder;
 use uuid::Uuid;
 use wow_store_api::{
     AggregateId, CommandId, ErrorKind, Event, ExpectedVersion, MemberId, OwnerId, PartitionId, Payload,
@@ -9,10 +13,16 @@ use wow_store_api::{
 };
 
 use super::{
+    Plan,
     check::{Truth, check},
     client::{rider, shop},
     objects::{LeaseCall, ReservationCall, Reserved, TimerCall},
-    record::{Asked, Call, Told, What},
+    record::{Asked, Call, MAX_CALLS, Recorder, Told, What},
+};
+use crate::{
+    harness::Backend,
+    mutants::{self, MutantBackend},
+    seed::Seed,
 };
 
 fn order(id: &str) -> AggregateId {
@@ -396,4 +406,37 @@ fn a_timer_that_is_claimed_twice_is_found() {
     );
     let none = timer(TimerCall::Claim(1, Some(Vec::new())));
     wrong(&[scheduled, at(2, 3, none)], &nothing);
+}
+
+/// However wrong a store is, the answer comes: the searches and the record are bounded.
+#[test]
+fn histories_of_wrong_stores_are_answered_with_the_seed() {
+    let wrong = [
+        "log::IgnoresExpectedVersion",
+        "lease::LooksThenTakes",
+        "lease::NodesDoNotSeeEachOther",
+        "fence::AppendIgnoresIt",
+        "reservation::SwapIsTwoSteps",
+        "timer::ClaimsItsOwnAgain",
+    ];
+    for mutant in mutants::all().into_iter().filter(|mutant| wrong.contains(&mutant.name)) {
+        let backend = MutantBackend { fault: Some(mutant.fault), ..MutantBackend::default() };
+        let backend: Arc<dyn Backend> = Arc::new(backend);
+        let plan = Plan { clients: 8, things: 60, handles: 2, faults: 0 };
+        // One thread, and a clock that jumps: the same history every time.
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let told = runtime.expect("a runtime").block_on(super::check(plan, &backend, Seed::of(1)));
+        let told = told.expect_err(mutant.name);
+        assert!(told.starts_with("seed 1 "), "{} is answered with the seed: {told}", mutant.name);
+    }
+}
+
+#[test]
+#[should_panic(expected = "this would never end")]
+fn a_log_that_leads_round_in_circles_is_not_followed_for_ever() {
+    let recorder = Recorder::default();
+    for _ in 0..=MAX_CALLS {
+        let begun = recorder.stamp();
+        recorder.ended(0, begun, What::Heads(Vec::new()));
+    }
 }
