@@ -119,7 +119,7 @@ mutants! { PayloadFault in "payload":
     /// Long strings are cut.
     CutsStrings => [
         "append_all::thirty_two_mebibytes_are_taken_and_more_refused",
-        "payload::strings_are_left_alone",
+        "payload::wide_and_long_documents_are_kept",
         "payload::the_largest_commit_is_taken_and_one_byte_more_refused",
         "payload::many_large_commits_are_read_whole",
     ],
