@@ -46,7 +46,10 @@ impl Env {
     pub async fn lose_log_after(&mut self, partition: &PartitionId, after_position: Position) {
         self.store.close().await.expect("the store closes");
         let can = self.place.lose_log_after(partition, after_position).await;
-        assert!(can, "this case loses a part of the log: make that possible, or list the case as an exception");
+        assert!(
+            can,
+            "this case loses a part of the log: make that possible, or list the case as an exception"
+        );
         self.store = self.place.open().await.expect("the place opens again");
     }
 

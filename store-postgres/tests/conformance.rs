@@ -50,7 +50,8 @@ impl Place for PostgresPlace {
 
     async fn lose_log_after(&self, partition: &PartitionId, after_position: Position) -> bool {
         // The cases that need it have commits of one type only.
-        let (log, counter) = (self.schema.at("wow_log__shop__order"), self.schema.at("wow_log__shop__partition"));
+        let (log, counter) =
+            (self.schema.at("wow_log__shop__order"), self.schema.at("wow_log__shop__partition"));
         let sql = format!(
             "DELETE FROM {log} WHERE partition = {0} AND position > {after_position}; \
              UPDATE {counter} SET position = {after_position} WHERE partition = {0}",

@@ -58,7 +58,9 @@ impl State {
     pub(super) fn lose_log_after(&mut self, partition: &PartitionId, after_position: Position) {
         let slot = usize::try_from(partition.index()).unwrap_or(usize::MAX);
         let kept = usize::try_from(after_position).unwrap_or(usize::MAX);
-        let Some(log) = self.logs.get_mut(partition.context()).and_then(|log| log.get_mut(slot)) else { return };
+        let Some(log) = self.logs.get_mut(partition.context()).and_then(|log| log.get_mut(slot)) else {
+            return;
+        };
         let lost = log.split_off(kept.min(log.len()));
         for commit in lost.iter().rev() {
             let Some(stream) = self.streams.get_mut(&commit.aggregate_id) else { continue };

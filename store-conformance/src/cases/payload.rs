@@ -575,8 +575,7 @@ async fn sixty_four_levels_are_kept_and_more_refused(mut env: Env) {
 }
 
 async fn wide_and_long_documents_are_kept(mut env: Env) {
-    let keys: BTreeMap<String, u32> =
-        (0..5_000).map(|n| (format!("key-{}", n * 7_919 % 5_000), n)).collect();
+    let keys: BTreeMap<String, u32> = (0..5_000).map(|n| (format!("key-{}", n * 7_919 % 5_000), n)).collect();
     let elements: Vec<u32> = (0..70_000).rev().collect();
     let strings: Vec<String> = (0..2_000).map(|n| "é".repeat(n % 50)).collect();
     let long = ["x".repeat(70_000), "é\"\\\n".repeat(15_000)];

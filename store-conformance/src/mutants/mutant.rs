@@ -13,9 +13,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use wow_store_api::{
-    Clock, EventStore, ManualClock, MemoryStore, PartitionId, Position, Result, Timestamp,
-};
+use wow_store_api::{Clock, EventStore, ManualClock, MemoryStore, PartitionId, Position, Result, Timestamp};
 
 use super::Fault;
 use crate::harness::{Backend, Place, Settings};
