@@ -1,6 +1,7 @@
 //! The decision about an append, made in the writer: on what is durable and on the appends before it in its batch
 //! (L1 to L3, L5, L7, L11, R5).
 
+use fjall::Slice;
 use twox_hash::XxHash3_64;
 use wow_store_api::{
     AggregateId, CheckedCommit, ExpectedVersion, PartitionCount, Receipt, ReservationOp, Result, TimerOp,
@@ -25,12 +26,17 @@ use crate::{
 pub(crate) struct Prepared {
     commit: CheckedCommit,
     body: Body,
+    /// The key of its aggregate, to which versions are put.
+    stream: Key,
+    command: Slice,
 }
 
 impl Prepared {
     pub(crate) fn new(commit: CheckedCommit) -> Self {
         let body = Body::new(&commit);
-        Self { commit, body }
+        let id = commit.aggregate_id();
+        let command = places::command(id, commit.command_id()).into();
+        Self { stream: places::aggregate(id), command, body, commit }
     }
 
     /// About what it holds until it is written.
@@ -39,21 +45,21 @@ impl Prepared {
     }
 
     /// Decides, and writes if the answer is yes.
-    pub(crate) fn append(&self, tx: &mut Tx<'_>, default_count: PartitionCount) -> Result<Receipt> {
-        self.decide(tx, default_count).map_err(|error| error.with_context(self.commit.aggregate_id()))
+    pub(crate) fn append(&mut self, tx: &mut Tx<'_>, default_count: PartitionCount) -> Result<Receipt> {
+        let decided = self.decide(tx, default_count);
+        decided.map_err(|error| error.with_context(self.commit.aggregate_id()))
     }
 
-    fn decide(&self, tx: &mut Tx<'_>, default_count: PartitionCount) -> Result<Receipt> {
+    fn decide(&mut self, tx: &mut Tx<'_>, default_count: PartitionCount) -> Result<Receipt> {
         let commit = &self.commit;
         let id = commit.aggregate_id();
-        let stream = places::aggregate(id);
-        let command = places::command(id, commit.command_id());
-        let known = Known::of(tx, &stream, commit)?;
+        let command = self.command.clone();
+        let known = Known::of(tx, &self.stream, commit)?;
         // L3 before everything else.
         if known.may_hold(commit)
-            && let Some(value) = tx.get(Space::Command, command.as_slice())?
+            && let Some(value) = tx.get(Space::Command, &command)?
         {
-            let receipt: ReceiptRecord = unseal(Space::Command, command.as_slice(), &value)?;
+            let receipt: ReceiptRecord = unseal(Space::Command, &command, &value)?;
             return Ok(receipt.replay(id));
         }
         fence(tx, commit.fence())?;
@@ -66,25 +72,26 @@ impl Prepared {
         }
         let partition = partitions(tx, id, default_count)?.partition_of(id);
         let place = places::head(&partition);
-        let head: Option<Head> = tx.record(&place)?;
+        let head = last_head(tx, &place)?;
         let position = rules::append::next_position(&partition, head.map_or(0, |head| head.position))?;
         let committed_at = rules::append::committed_at(tx.now(), head.map(|head| head.committed_at));
-        tx.store(place, &Head { partition: partition.index(), position, committed_at });
+        let head = Head { partition: partition.index(), position, committed_at };
+        tx.note(Slice::from(place.key.as_slice()), head.fact());
+        tx.store(place, &head);
         if version == 1 {
             first_commit(tx, id)?;
         }
         let receipt = rules::append::receipt(partition, version, position, committed_at);
-        let record = self.body.at(&receipt);
         let log = places::log_at(&receipt.partition, position);
-        let value = record.seal(log.as_slice());
+        let at = self.stream.and_u64(version);
+        self.body.place(&receipt);
+        tx.put(Space::Stream, at.clone(), self.body.seal(&at));
+        let value = self.body.seal(log.as_slice());
         tx.put(Space::Log, log, value);
-        let at = places::stream_at(id, version);
-        let value = record.seal(at.as_slice());
-        tx.put(Space::Stream, at, value);
-        let value = seal(command.as_slice(), &ReceiptRecord::of(&receipt));
+        let value = seal(&command, &ReceiptRecord::of(&receipt));
         tx.put(Space::Command, command, value);
         tx.touch(&receipt.partition);
-        known.note(tx, stream, commit);
+        known.note(tx, &self.stream, commit);
         Ok(receipt)
     }
 }
@@ -107,14 +114,30 @@ fn timer(tx: &mut Tx<'_>, op: &TimerOp) -> Result<()> {
 }
 
 /// The count of the aggregate's context, recorded now if this is its first use.
+///
+/// Facts about contexts and partitions are noted under the keys of their records, those about aggregates under theirs:
+/// the former start with a byte below that of any name.
 fn partitions(tx: &mut Tx<'_>, id: &AggregateId, default_count: PartitionCount) -> Result<PartitionCount> {
     let place = places::context(id.context());
-    match tx.record(&place)? {
-        Some(count) => Ok(count),
-        None => {
-            tx.store(place, &default_count);
-            Ok(default_count)
-        }
+    if let Some(fact) = tx.fact(place.key.as_slice())
+        && let Some(count) = fact.first_chunk()
+    {
+        return PartitionCount::new(u32::from_be_bytes(*count));
+    }
+    let (key, count) = (Slice::from(place.key.as_slice()), tx.record(&place)?);
+    let count = count.unwrap_or_else(|| {
+        tx.store(place, &default_count);
+        default_count
+    });
+    tx.note(key, count.get().to_be_bytes());
+    Ok(count)
+}
+
+/// The end of a partition, if it has a commit.
+fn last_head(tx: &Tx<'_>, place: &places::Place) -> Result<Option<Head>> {
+    match tx.fact(place.key.as_slice()).and_then(|fact| Head::of_fact(&fact)) {
+        Some(head) => Ok(Some(head)),
+        None => tx.record(place),
     }
 }
 
@@ -177,14 +200,14 @@ impl Known {
     }
 
     /// Remembers what is true once the commit is stored.
-    fn note(self, tx: &mut Tx<'_>, stream: Key, commit: &CheckedCommit) {
+    fn note(self, tx: &mut Tx<'_>, stream: &Key, commit: &CheckedCommit) {
         let mut fact = Vec::with_capacity(self.hashes.len().saturating_add(2 * HASH_BYTES));
         fact.extend_from_slice(&self.head.saturating_add(1).to_be_bytes());
         if self.is_complete() && self.hashes.len() < COMMANDS * HASH_BYTES {
             fact.extend_from_slice(&self.hashes);
             fact.extend_from_slice(&hash(commit));
         }
-        tx.note(stream, fact);
+        tx.note(Slice::from(stream.as_slice()), fact);
     }
 }
 

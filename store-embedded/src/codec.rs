@@ -171,6 +171,19 @@ pub(crate) struct Head {
     pub(crate) committed_at: Timestamp,
 }
 
+impl Head {
+    /// As it is kept in memory for the next append: without a checksum.
+    pub(crate) fn fact(&self) -> Slice {
+        let mut fields = Encoder::part(20);
+        self.write(&mut fields);
+        Slice::from(fields.into_part())
+    }
+
+    pub(crate) fn of_fact(fact: &[u8]) -> Option<Self> {
+        Self::read(&mut Decoder::of(fact)).ok()
+    }
+}
+
 impl Record for Head {
     fn write(&self, to: &mut Encoder) {
         to.u32(self.partition).u64(self.position).i64(self.committed_at.as_millis());

@@ -18,16 +18,17 @@ use crate::{
 };
 
 const FORMAT: u8 = 1;
-/// What comes before the part that the caller's thread encodes.
-const HEAD_BYTES: usize = 8 + 4 + 8 + 8;
 
-/// The part of a commit that does not depend on where it goes.
+/// The bytes of a commit, made on the caller's thread, with room for where it goes.
 #[derive(Debug)]
-pub(crate) struct Body(Vec<u8>);
+pub(crate) struct Body {
+    bytes: Encoder,
+}
 
 impl Body {
     pub(crate) fn new(commit: &CheckedCommit) -> Self {
-        let mut to = Encoder::part(commit.encoded_size().saturating_add(256));
+        let mut to = Encoder::new(FORMAT, commit.encoded_size().saturating_add(256));
+        to.u64(0).u32(0).u64(0).i64(0);
         let id = commit.aggregate_id();
         to.text(id.aggregate_type().name().as_str()).optional_text(id.tenant()).text(id.id());
         to.text(commit.command_id().as_str());
@@ -36,15 +37,20 @@ impl Body {
         for event in commit.events() {
             to.text(event.name.as_str()).u32(event.revision).text(event.body.as_json());
         }
-        Self(to.into_part())
+        Self { bytes: to }
     }
 
-    /// The whole record, to be sealed under each of its keys.
-    pub(crate) fn at(&self, receipt: &Receipt) -> Encoder {
-        let mut to = Encoder::new(FORMAT, HEAD_BYTES.saturating_add(self.0.len()));
-        to.u64(receipt.version).u32(receipt.partition.index()).u64(receipt.position);
-        to.i64(receipt.committed_at.as_millis()).raw(&self.0);
-        to
+    /// Puts in where it goes.
+    pub(crate) fn place(&mut self, receipt: &Receipt) {
+        let mut head = Encoder::new(FORMAT, 28);
+        head.u64(receipt.version).u32(receipt.partition.index()).u64(receipt.position);
+        head.i64(receipt.committed_at.as_millis());
+        self.bytes.begin_with(&head);
+    }
+
+    /// The value for one of its keys.
+    pub(crate) fn seal(&mut self, key: &[u8]) -> Slice {
+        self.bytes.seal(key)
     }
 }
 

@@ -48,7 +48,7 @@
 //! | D3 | a record per structure, checked when the store is opened |
 //! | N2 | a lock on the directory, held from opening to closing, with the holder's process, host and time |
 //!
-//! The clock is that of [`EmbeddedConfig::with_clock`], read once for a batch. Only instants of commits are kept from
+//! The clock is that of [`EmbeddedConfig::with_clock`], read after an operation has come to the writer. Only instants of commits are kept from
 //! falling, within their partition.
 //!
 //! What was torn by a crash is cut off when the store is opened; what is damaged is refused, with the place. What is

@@ -52,17 +52,17 @@ impl EmbeddedStore {
 #[async_trait]
 impl EventLog for EmbeddedStore {
     async fn append_checked(&self, commit: CheckedCommit) -> Result<Receipt> {
-        let (prepared, count) = (Prepared::new(commit), self.default_partitions());
+        let (mut prepared, count) = (Prepared::new(commit), self.default_partitions());
         self.write("append", prepared.bytes(), move |tx| prepared.append(tx, count)).await
     }
 
     async fn append_all_checked(&self, commits: Vec<CheckedCommit>) -> Result<Vec<Receipt>> {
         check_append_all(&commits).map_err(self.describe("append_all"))?;
         let count = self.default_partitions();
-        let prepared: Vec<Prepared> = commits.into_iter().map(Prepared::new).collect();
+        let mut prepared: Vec<Prepared> = commits.into_iter().map(Prepared::new).collect();
         let bytes = prepared.iter().map(Prepared::bytes).fold(0, usize::saturating_add);
         self.write("append_all", bytes, move |tx| {
-            prepared.iter().map(|commit| commit.append(tx, count)).collect::<Result<Vec<_>>>()
+            prepared.iter_mut().map(|commit| commit.append(tx, count)).collect::<Result<Vec<_>>>()
         })
         .await
     }

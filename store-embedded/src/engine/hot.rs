@@ -35,11 +35,12 @@ impl<V: Clone> Generations<V> {
         Some(value)
     }
 
-    fn set(&mut self, key: Slice, value: V) {
+    /// Gives the value that was known before; `None` may also mean that there is one in the old half.
+    fn set(&mut self, key: Slice, value: V) -> Option<V> {
         if self.young.len() >= self.capacity && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(key, value);
+        self.young.insert(key, value)
     }
 
     /// Forgets a key; it must not come back from the old half.
@@ -73,7 +74,7 @@ impl Hot {
     pub(crate) fn set_state(&self, key: Slice, value: Value) {
         let mut state = self.state.borrow_mut();
         if value.as_ref().is_none_or(|value| value.len() <= STATE_VALUE_BYTES) {
-            state.set(key, value);
+            let _ = state.set(key, value);
         } else {
             state.remove(&key);
         }
@@ -83,8 +84,20 @@ impl Hot {
         self.facts.borrow_mut().get(key)
     }
 
-    pub(crate) fn set_fact(&self, key: Slice, value: Slice) {
-        self.facts.borrow_mut().set(key, value);
+    /// Gives what takes it back, together with the key: see [`restore_fact`](Self::restore_fact).
+    pub(crate) fn set_fact(&self, key: Slice, value: Slice) -> Option<Slice> {
+        self.facts.borrow_mut().set(key, value)
+    }
+
+    /// Takes back a fact: what it was before, or that nothing is known.
+    pub(crate) fn restore_fact(&self, key: Slice, before: Option<Slice>) {
+        let mut facts = self.facts.borrow_mut();
+        match before {
+            Some(value) => {
+                facts.set(key, value);
+            }
+            None => facts.remove(&key),
+        }
     }
 }
 
@@ -112,6 +125,25 @@ mod tests {
         }
         assert!(map.young.len() + map.old.len() <= 20);
         assert_eq!(map.get(&500_u32.to_be_bytes()), None);
+    }
+
+    #[test]
+    fn facts_can_be_taken_back() {
+        let hot = Hot::default();
+        let (key, value) = (Slice::from("a"), |text: &str| Slice::from(text));
+        assert_eq!(hot.set_fact(key.clone(), value("1")), None);
+        let before = hot.set_fact(key.clone(), value("2"));
+        hot.restore_fact(key.clone(), before);
+        assert_eq!(hot.fact(&key), Some(value("1")));
+        // So many others that it is in the old half, or gone, when it is taken back.
+        for others in [FACT_ENTRIES, 2 * FACT_ENTRIES] {
+            let before = hot.set_fact(key.clone(), value("3"));
+            for n in 0..u32::try_from(others).unwrap() {
+                let _ = hot.set_fact(Slice::from(n.to_be_bytes()), value("other"));
+            }
+            hot.restore_fact(key.clone(), before.clone());
+            assert_eq!(hot.fact(&key), before);
+        }
     }
 
     #[test]

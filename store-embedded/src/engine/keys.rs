@@ -45,6 +45,15 @@ impl Key {
         self
     }
 
+    /// This key with one more part.
+    pub(crate) fn and_u64(&mut self, value: u64) -> Slice {
+        let length = self.0.len();
+        self.0.extend_from_slice(&value.to_be_bytes());
+        let key = Slice::from(self.0.as_slice());
+        self.0.truncate(length);
+        key
+    }
+
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use fjall::{CompressionType, Database, Keyspace};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -192,6 +193,8 @@ impl Engine {
             clock: Arc::clone(&options.clock),
             wakeups: options.wakeups.clone(),
             queue: receiver,
+            callers: 0,
+            pace: Duration::ZERO,
             closing: Arc::clone(&queue.closing),
             #[cfg(test)]
             fail_commits: Arc::clone(&fail_commits),

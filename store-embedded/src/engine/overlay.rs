@@ -1,11 +1,12 @@
 //! The writes of the batch being built, with a way back for each operation.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use fjall::Slice;
 use wow_store_api::PartitionId;
 
+use crate::engine::hot::Hot;
 use crate::engine::space::{PerSpace, Space};
 
 /// A key's bounds.
@@ -19,8 +20,6 @@ pub(crate) type Value = Option<Slice>;
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     writes: PerSpace<BTreeMap<Slice, Value>>,
-    /// What operations noted for later ones; never stored.
-    facts: HashMap<Slice, Slice>,
     /// The partitions with new commits, perhaps also of an operation that was taken back.
     touched: BTreeSet<PartitionId>,
     /// What the running operation replaced, oldest first.
@@ -58,12 +57,9 @@ impl Overlay {
         std::mem::take(&mut self.touched)
     }
 
-    pub(crate) fn fact(&self, key: &[u8]) -> Option<&Slice> {
-        self.facts.get(key)
-    }
-
-    pub(crate) fn set_fact(&mut self, key: Slice, value: Slice) {
-        let previous = self.facts.insert(key.clone(), value);
+    /// Notes a fact, to be taken back with the running operation.
+    pub(crate) fn set_fact(&mut self, hot: &Hot, key: Slice, value: Slice) {
+        let previous = hot.set_fact(key.clone(), value);
         self.undo.push(Undo::Fact(key, previous));
     }
 
@@ -89,8 +85,8 @@ impl Overlay {
         self.undo.clear();
     }
 
-    /// Takes back the running operation's writes.
-    pub(crate) fn take_back(&mut self) {
+    /// Takes back the running operation's writes and facts.
+    pub(crate) fn take_back(&mut self, hot: &Hot) {
         while let Some(undo) = self.undo.pop() {
             match undo {
                 Undo::Write(space, key, Some(value)) => {
@@ -99,12 +95,7 @@ impl Overlay {
                 Undo::Write(space, key, None) => {
                     self.writes.get_mut(space).remove(&key);
                 }
-                Undo::Fact(key, Some(value)) => {
-                    self.facts.insert(key, value);
-                }
-                Undo::Fact(key, None) => {
-                    self.facts.remove(&key);
-                }
+                Undo::Fact(key, previous) => hot.restore_fact(key, previous),
             }
         }
     }
@@ -113,14 +104,14 @@ impl Overlay {
         Space::ALL.iter().all(|space| self.writes.get(*space).is_empty())
     }
 
+    /// How many keys are written.
+    pub(crate) fn len(&self) -> usize {
+        Space::ALL.iter().map(|space| self.writes.get(*space).len()).sum()
+    }
+
     /// An upper bound of the bytes written: refused operations count too.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Hands out what was noted, and forgets it.
-    pub(crate) fn drain_facts(&mut self) -> impl Iterator<Item = (Slice, Slice)> + '_ {
-        self.facts.drain()
     }
 
     /// Hands out all writes, in key order, and forgets them.
@@ -148,26 +139,26 @@ mod tests {
 
     #[test]
     fn refused_operation_leaves_its_neighbours_alone() {
-        let mut overlay = Overlay::default();
+        let (mut overlay, hot) = (Overlay::default(), Hot::default());
         overlay.set(Space::State, slice("a"), Some(slice("1")));
         overlay.set(Space::Log, slice("x"), Some(slice("1")));
-        overlay.set_fact(slice("f"), slice("1"));
+        overlay.set_fact(&hot, slice("f"), slice("1"));
         overlay.keep();
 
-        overlay.set_fact(slice("f"), slice("2"));
-        overlay.set_fact(slice("g"), slice("2"));
+        overlay.set_fact(&hot, slice("f"), slice("2"));
+        overlay.set_fact(&hot, slice("g"), slice("2"));
         overlay.set(Space::State, slice("a"), Some(slice("2")));
         overlay.set(Space::State, slice("a"), None);
         overlay.set(Space::State, slice("b"), Some(slice("2")));
         overlay.set(Space::Log, slice("x"), None);
         assert_eq!(overlay.get(Space::State, b"a"), Some(&None));
-        overlay.take_back();
+        overlay.take_back(&hot);
 
         assert_eq!(overlay.get(Space::State, b"a"), Some(&Some(slice("1"))));
         assert_eq!(overlay.get(Space::State, b"b"), None);
         assert_eq!(overlay.get(Space::Log, b"x"), Some(&Some(slice("1"))));
-        assert_eq!(overlay.fact(b"f"), Some(&slice("1")));
-        assert_eq!(overlay.fact(b"g"), None);
+        assert_eq!(hot.fact(b"f"), Some(slice("1")));
+        assert_eq!(hot.fact(b"g"), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Encoder {
         Self(bytes)
     }
 
-    /// Fields without a format, to become part of a value with [`raw`](Self::raw).
+    /// Fields without a format.
     pub(crate) fn part(capacity: usize) -> Self {
         Self(Vec::with_capacity(capacity))
     }
@@ -35,10 +35,11 @@ impl Encoder {
         self.0
     }
 
-    /// Fields that are encoded already.
-    pub(crate) fn raw(&mut self, fields: &[u8]) -> &mut Self {
-        self.0.extend_from_slice(fields);
-        self
+    /// Puts the format and the fields of another one in the place of as many bytes at the beginning.
+    pub(crate) fn begin_with(&mut self, other: &Self) {
+        for (to, from) in self.0.iter_mut().zip(&other.0) {
+            *to = *from;
+        }
     }
 
     pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
@@ -81,12 +82,13 @@ impl Encoder {
     }
 
     /// The finished value for `key`. Can be called again for another key.
-    pub(crate) fn seal(&self, key: &[u8]) -> fjall::Slice {
+    pub(crate) fn seal(&mut self, key: &[u8]) -> fjall::Slice {
         let sum = checksum(key, &self.0);
-        let mut bytes = Vec::with_capacity(self.0.len().saturating_add(CHECKSUM_BYTES));
-        bytes.extend_from_slice(&self.0);
-        bytes.extend_from_slice(&sum);
-        bytes.into()
+        let length = self.0.len();
+        self.0.extend_from_slice(&sum);
+        let value = fjall::Slice::from(self.0.as_slice());
+        self.0.truncate(length);
+        value
     }
 }
 
@@ -107,6 +109,11 @@ impl<'a> Decoder<'a> {
             Some((format, fields)) => Ok((*format, Self(fields))),
             None => Err("value without a format".to_owned()),
         }
+    }
+
+    /// Fields that were checked elsewhere.
+    pub(crate) fn of(fields: &'a [u8]) -> Self {
+        Self(fields)
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {

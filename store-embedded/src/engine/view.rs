@@ -126,7 +126,7 @@ impl<'a> Tx<'a> {
         Self { view, hot, overlay, now }
     }
 
-    /// The store's clock, read once for the batch, after the operation was queued.
+    /// The store's clock, read after the operation was queued; for many of a batch at once.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
@@ -154,6 +154,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn contains(&self, space: Space, key: &[u8]) -> Result<bool, ReadError> {
         match self.overlay.get(space, key) {
             Some(value) => Ok(value.is_some()),
+            None if space == Space::State => Ok(self.get(space, key)?.is_some()),
             None => self.view.contains(space, key),
         }
     }
@@ -168,14 +169,14 @@ impl<'a> Tx<'a> {
 
     /// What an earlier operation noted under `key`, if it is still known.
     pub(crate) fn fact(&self, key: &[u8]) -> Option<Slice> {
-        self.overlay.fact(key).cloned().or_else(|| self.hot.fact(key))
+        self.hot.fact(key)
     }
 
     /// Notes something that follows from what is stored, to save later operations the look-up. It is kept in memory
     /// only, may be forgotten, and falls with this operation's writes. Whoever changes what it follows from notes it
     /// again in the same operation.
     pub(crate) fn note(&mut self, key: impl Into<Slice>, value: impl Into<Slice>) {
-        self.overlay.set_fact(key.into(), value.into());
+        self.overlay.set_fact(self.hot, key.into(), value.into());
     }
 
     /// Entries in key order.

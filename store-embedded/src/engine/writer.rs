@@ -5,6 +5,7 @@
 //! follows the load and a lone caller waits for nothing but its own sync.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fjall::{AbstractTree, Database, Keyspace, PersistMode};
+use fjall::{AbstractTree, Database, Keyspace, OwnedWriteBatch, PersistMode};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use wow_store_api::{Clock, Timestamp, Wakeups};
 
@@ -41,8 +42,8 @@ const MAX_SEALED_MEMTABLES: usize = 2;
 const MAX_LEVEL0_RUNS: usize = 20;
 const STALL_STEP: Duration = Duration::from_millis(1);
 
-/// At most this part of the last batch's time, and at most this long, is waited for company.
-const LINGER_PART: u32 = 4;
+/// At most this part of what it took to write the last batch, and at most this long, is waited for others.
+const LINGER_PART: u32 = 2;
 const LINGER: Duration = Duration::from_micros(500);
 
 /// A file that is written to see whether any can be.
@@ -139,6 +140,9 @@ pub(crate) struct Writer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wakeups: Wakeups,
     pub(crate) queue: mpsc::Receiver<Message>,
+    /// How many waited for an answer when the last batch was written, and how long writing it took.
+    pub(crate) callers: usize,
+    pub(crate) pace: Duration,
     /// Set before the last message.
     pub(crate) closing: Arc<AtomicBool>,
     #[cfg(test)]
@@ -149,6 +153,17 @@ impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer").field("last", &self.last).finish_non_exhaustive()
     }
+}
+
+/// What is in the writer's hands.
+#[derive(Default)]
+struct Round {
+    incoming: Vec<Message>,
+    /// Received, not yet applied.
+    waiting: VecDeque<Box<dyn Operation>>,
+    overlay: Overlay,
+    /// Applied, not yet answered.
+    done: Vec<(Box<dyn Operation>, Step)>,
 }
 
 enum Step {
@@ -168,93 +183,53 @@ impl Writer {
     }
 
     fn serve(&mut self) {
-        let mut overlay = Overlay::default();
-        let mut incoming = Vec::with_capacity(BATCH_OPERATIONS);
-        let mut done = Vec::with_capacity(BATCH_OPERATIONS);
-        let mut crowd = 0;
-        let mut pace = Duration::ZERO;
-        while !self.closing.load(Ordering::Acquire)
-            && self.queue.blocking_recv_many(&mut incoming, BATCH_OPERATIONS) > 0
-        {
-            self.gather(&mut incoming, crowd, pace);
-            let taken = incoming.len();
-            let start = Instant::now();
-            self.batches(&mut incoming, &mut overlay, &mut done);
-            pace = start.elapsed();
-            // Callers that were waiting meanwhile, and those that were just answered and may come again.
-            let queued = self.queue.len();
-            crowd = if queued == 0 { 0 } else { taken.saturating_add(queued) };
+        let mut round = Round::default();
+        while !self.closing.load(Ordering::Acquire) {
+            if round.waiting.is_empty() && !self.receive(&mut round) {
+                break;
+            }
+            self.batch(&mut round);
         }
         self.queue.close();
-        while let Ok(message) = self.queue.try_recv() {
-            incoming.push(message);
-            self.batches(&mut incoming, &mut overlay, &mut done);
+        loop {
+            while let Ok(message) = self.queue.try_recv() {
+                round.waiting.extend(message);
+            }
+            if round.waiting.is_empty() {
+                break;
+            }
+            self.batch(&mut round);
         }
         // A clean end: the mark is exact from here on, power loss or not.
         let _ = self.mark.sync();
     }
 
-    /// While one batch is written half of the callers queue, and the other half is only just being answered: taking
-    /// what is there would let the two halves sync in turns for ever. So this waits, for a small part of what a batch
-    /// takes, until as many have come as there were. A lone caller never has company in the queue and never waits.
-    fn gather(&mut self, incoming: &mut Vec<Message>, crowd: usize, pace: Duration) {
-        let crowd = crowd.min(BATCH_OPERATIONS);
-        let deadline = Instant::now() + (pace / LINGER_PART).min(LINGER);
-        while incoming.len() < crowd {
-            match self.queue.try_recv() {
-                Ok(message) => incoming.push(message),
-                Err(_) if Instant::now() < deadline => std::thread::yield_now(),
-                Err(_) => break,
-            }
-        }
+    /// Waits for operations; `false` once there will be none.
+    fn receive(&mut self, round: &mut Round) -> bool {
+        let received = self.queue.blocking_recv_many(&mut round.incoming, BATCH_OPERATIONS) > 0;
+        round.waiting.extend(round.incoming.drain(..).flatten());
+        received
     }
 
-    fn batches(
-        &mut self,
-        incoming: &mut Vec<Message>,
-        overlay: &mut Overlay,
-        done: &mut Vec<(Box<dyn Operation>, Step)>,
-    ) {
-        let mut waiting = incoming.drain(..).flatten().peekable();
-        while waiting.peek().is_some() {
-            match self.poison.reason() {
-                None => self.batch(&mut waiting, overlay, done),
-                Some(reason) => {
-                    for operation in waiting.by_ref() {
-                        operation.answer(Some(WriteError::not_applied(WriteErrorKind::Poisoned, &reason)));
-                    }
-                }
+    /// Applies what waits and what comes meanwhile, writes it, and answers.
+    fn batch(&mut self, round: &mut Round) {
+        if let Some(reason) = self.poison.reason() {
+            for operation in round.waiting.drain(..) {
+                operation.answer(Some(WriteError::not_applied(WriteErrorKind::Poisoned, &reason)));
             }
+            return;
         }
-    }
-
-    fn batch(
-        &mut self,
-        waiting: &mut impl Iterator<Item = Box<dyn Operation>>,
-        overlay: &mut Overlay,
-        done: &mut Vec<(Box<dyn Operation>, Step)>,
-    ) {
-        let view = View::new(self.database.snapshot(), &self.spaces);
-        // After the operations were queued: none of them sees an instant from before it was asked for.
-        let now = self.clock.now();
-        for mut operation in waiting {
-            if operation.is_abandoned() {
-                continue;
-            }
-            let step = step(operation.as_mut(), &view, &self.hot, overlay, now);
-            done.push((operation, step));
-            if overlay.bytes() >= BATCH_BYTES {
-                break;
-            }
-        }
-        drop(view);
+        self.apply(round);
+        let overlay = &mut round.overlay;
         let failure = if overlay.is_empty() { None } else { self.commit(overlay).err() };
-        for (key, value) in overlay.drain_facts() {
-            if failure.is_none() {
-                self.hot.set_fact(key, value);
-            }
+        if failure.is_some() {
+            // It holds what the batch would have made true.
+            self.hot = Hot::default();
         }
-        for (operation, step) in done.drain(..) {
+        // Before anyone is answered: nobody is in both.
+        let queued = self.queue.len().saturating_add(round.waiting.len());
+        self.callers = round.done.len().saturating_add(queued);
+        for (operation, step) in round.done.drain(..) {
             operation.answer(match (&failure, step) {
                 (_, Step::Panicked(reason)) => {
                     Some(WriteError::not_applied(WriteErrorKind::Panicked, &reason))
@@ -268,11 +243,64 @@ impl Writer {
             });
         }
         // Also for those who gave up waiting for their answer: their commits are there.
-        let touched = overlay.take_touched();
+        let touched = round.overlay.take_touched();
         if failure.is_none() {
             for partition in touched {
                 self.wakeups.notify(partition.context(), partition.index());
             }
+        }
+    }
+
+    /// Applies operations until there are no more, or enough for one batch.
+    ///
+    /// While one batch is written half of the callers queue, and the other half is only just being answered: taking
+    /// what is there would let the two halves sync in turns for ever. So this goes on, for a part of what a batch takes
+    /// to be written, until as many have come as waited for an answer last time. A lone caller never waits for others.
+    fn apply(&mut self, round: &mut Round) {
+        let view = View::new(self.database.snapshot(), &self.spaces);
+        // After the operations were queued: none of them sees an instant from before it was asked for.
+        let mut now = self.clock.now();
+        let mut deadline = None;
+        loop {
+            while let Some(mut operation) = round.waiting.pop_front() {
+                if operation.is_abandoned() {
+                    continue;
+                }
+                let step = step(operation.as_mut(), &view, &self.hot, &mut round.overlay, now);
+                round.done.push((operation, step));
+                if round.done.len() >= BATCH_OPERATIONS || round.overlay.bytes() >= BATCH_BYTES {
+                    return;
+                }
+            }
+            let missing = self.callers.saturating_sub(round.done.len());
+            if missing == 0 || !self.gather(&mut round.waiting, missing, &mut deadline) {
+                return;
+            }
+            now = self.clock.now();
+        }
+    }
+
+    /// Takes more operations, at most so many, and waits for the first until the deadline; `false` if there is none.
+    fn gather(
+        &mut self,
+        waiting: &mut VecDeque<Box<dyn Operation>>,
+        missing: usize,
+        deadline: &mut Option<Instant>,
+    ) -> bool {
+        loop {
+            while waiting.len() < missing
+                && let Ok(message) = self.queue.try_recv()
+            {
+                waiting.extend(message);
+            }
+            if !waiting.is_empty() {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= *deadline.get_or_insert(now + (self.pace / LINGER_PART).min(LINGER)) {
+                return false;
+            }
+            std::thread::yield_now();
         }
     }
 
@@ -282,8 +310,10 @@ impl Writer {
             let _ = overlay.drain().count();
             return Err(WriteError { maybe_applied: false, ..self.failed(&error) });
         }
+        let start = Instant::now();
         let next = Heartbeat { batch: self.last.batch.saturating_add(1) };
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let batch = OwnedWriteBatch::with_capacity(self.database.clone(), overlay.len().saturating_add(1));
+        let mut batch = batch.durability(Some(PersistMode::SyncData));
         let mut state = Vec::new();
         for (space, key, value) in overlay.drain() {
             if space == Space::State {
@@ -316,6 +346,7 @@ impl Writer {
         }
         // Left behind, the mark is still a lower bound.
         let _ = self.mark.set(next.batch);
+        self.pace = start.elapsed();
         Ok(())
     }
 
@@ -383,11 +414,11 @@ fn step(
             Step::Kept
         }
         Ok(false) => {
-            overlay.take_back();
+            overlay.take_back(hot);
             Step::Refused
         }
         Err(panic) => {
-            overlay.take_back();
+            overlay.take_back(hot);
             Step::Panicked(panic_text(panic.as_ref()).into())
         }
     }
