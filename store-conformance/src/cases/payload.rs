@@ -612,6 +612,12 @@ async fn the_largest_commit_is_taken_and_one_byte_more_refused(env: Env) {
     assert_eq!(store.append(of(full)).await.expect("the limit itself is fine").version, 2, "it is stored");
     let back = load_all(store, &id).await.remove(1).events.remove(0).body;
     assert_eq!(back.as_json(), of(full).check().expect("full").events()[0].body.as_json(), "whole");
+    let mut tail = store.tail(TailRequest::new(shop())).await.expect("a tail");
+    let mut tailed = Vec::new();
+    while tailed.len() < 2 {
+        tailed.extend(soon("a batch", tail.next()).await.expect("a batch").commits);
+    }
+    assert_eq!(tailed, load_all(store, &id).await, "what is taken is delivered, however large");
     let numbers: Vec<u32> = (0..700_000).collect();
     let in_bson = refused(commit(&id, "numbers").event("Numbers", 1, &numbers).map(|_| ()));
     assert!(

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wow_store_api::{
     AggregateId, AggregateType, ErrorKind, EventStore, MAX_COUNTER, MAX_REVISION, Outcome, Payload,
-    SaveSnapshot, Snapshot, SnapshotSaved, Version, payload::MAX_DEPTH, query::SnapshotQuery,
+    SaveSnapshot, Snapshot, SnapshotSaved, Version,
+    payload::{MAX_DEPTH, MAX_PAYLOAD_BYTES},
+    query::SnapshotQuery,
 };
 
 use super::{support::race, tools::neighbours};
@@ -32,6 +34,7 @@ topic! { "snapshot":
     ahead_of_a_restored_log_is_not_used [S3, S4],
     version_and_revision_have_bounds [S1, S2],
     state_comes_back_exactly [S1, PAYLOAD],
+    the_largest_state_is_kept [S1, PAYLOAD] is_heavy,
     aggregates_and_tenants_are_separate [S1],
     delete_drops_one [S4],
     drop_takes_all_of_one_type [S4],
@@ -309,6 +312,23 @@ async fn state_comes_back_exactly(env: Env) {
             assert_eq!(stored(store, &id, 1).await.map(|it| it.state), Some(state), "equal in value: {text}");
         }
     }
+}
+
+async fn the_largest_state_is_kept(env: Env) {
+    let (store, id) = (env.store(), order("1"));
+    append_many(store, &id, "c", 1).await;
+    let of = |bytes: usize| Payload::from_serialize(&"x".repeat(bytes));
+    let overhead = of(1_000).expect("small").size() - 1_000;
+    let state = of(MAX_PAYLOAD_BYTES - overhead).expect("the limit itself is fine");
+    let save = SaveSnapshot { aggregate_id: id.clone(), version: 1, revision: 1, state: state.clone() };
+    assert_eq!(
+        store.save_snapshot(save).await.expect("answered"),
+        SnapshotSaved::Saved,
+        "every store takes it"
+    );
+    let back = stored(store, &id, 1).await.expect("it is there").state;
+    assert!(back == state, "whole");
+    assert!(of(MAX_PAYLOAD_BYTES - overhead + 1).is_err(), "one more is refused before a store is asked");
 }
 
 async fn aggregates_and_tenants_are_separate(env: Env) {

@@ -25,7 +25,12 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, iter, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt, iter,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, future::join_all};
 use wow_store_api::{
@@ -56,6 +61,9 @@ const TRIES: u32 = 3;
 
 /// Most histories that are made to find a shorter one.
 const SHRINKS: u32 = 200;
+
+/// How long a shorter history is looked for.
+const SHRINKING: Duration = Duration::from_secs(60);
 
 /// How many problems of a history are told.
 const SHOWN: usize = 12;
@@ -102,13 +110,13 @@ impl fmt::Display for Plan {
 /// The seed, and what is wrong.
 pub(crate) async fn check(plan: Plan, backend: &Arc<dyn Backend>, seed: Seed) -> Result<(), String> {
     let Err(why) = once(plan, backend, seed).await else { return Ok(()) };
-    let (mut plan, mut why, mut made) = (plan, why, 0);
+    let (mut plan, mut why, mut made, started) = (plan, why, 0, Instant::now());
     // What rests on the order of things does not go wrong every time.
     'shrink: loop {
         for shorter in plan.shorter() {
             for _ in 0..TRIES {
                 made += 1;
-                if made > SHRINKS {
+                if made > SHRINKS || started.elapsed() > SHRINKING {
                     break 'shrink;
                 }
                 if let Err(wrong) = once(shorter, backend, seed).await {

@@ -122,6 +122,7 @@ mutants! { PayloadFault in "payload":
         "payload::wide_and_long_documents_are_kept",
         "payload::the_largest_commit_is_taken_and_one_byte_more_refused",
         "payload::many_large_commits_are_read_whole",
+        "snapshot::the_largest_state_is_kept",
     ],
     /// Empty keys are dropped.
     DropsEmptyKeys => [
