@@ -5,7 +5,8 @@
 //! The search is bounded in time and memory by a number of [situations](Budget). Three things keep it far below that
 //! for histories of a right store, and most wrong ones:
 //!
-//! - A call that was answered and changes nothing comes as soon as it fits: it stands in nobody's way.
+//! - A call that, answered as it was, changes nothing in [any](Object::never_changes) state comes as soon as it fits: it
+//!   stands in nobody's way. (One that only happens to change nothing now might later.)
 //! - A call of unknown outcome that would change nothing is left out: that it never took effect explains as much.
 //! - A situation is remembered as a few numbers: which calls are behind it, and the number of the state that they led to.
 //!
@@ -38,6 +39,9 @@ pub(super) trait Object {
     /// The state after the call, if the call can be answered as it was in this state. A call whose answer is not known
     /// can always be: it does what it does.
     fn step(&self, state: &Self::State, call: &Self::Call) -> Option<Self::State>;
+
+    /// Whether the call, answered as it was, changes no state whatever: it looked, or was refused.
+    fn never_changes(&self, call: &Self::Call) -> bool;
 }
 
 /// A call on an object.
@@ -67,7 +71,7 @@ struct Behind(usize, Vec<u64>);
 /// Where the search is: what may come next, and how to take back what led here.
 #[derive(Debug)]
 struct Place {
-    /// Calls that may come next and change the state, with the state that they lead to.
+    /// Calls that may come next, with the state that they lead to.
     choices: std::vec::IntoIter<(usize, usize)>,
     /// How many calls were done when the search came here.
     order: usize,
@@ -160,8 +164,8 @@ impl<O: Object> Search<'_, O> {
         (!is_explained).then(|| Place { choices: choices.into_iter(), order })
     }
 
-    /// The calls that may come now and can be answered as they were: those that change nothing, and the others with
-    /// the state that they lead to.
+    /// The calls that may come now and can be answered as they were: those that never change anything, and the others
+    /// with the state that they lead to.
     fn next(&mut self, state: usize) -> (Vec<usize>, Vec<(usize, usize)>) {
         // Whoever ended before a call was begun comes before it.
         let mut first_end = u64::MAX;
@@ -180,11 +184,12 @@ impl<O: Object> Search<'_, O> {
         for index in may_come {
             let call = self.calls[index];
             let Some(after) = self.object.step(&self.states[state], &call.call) else { continue };
-            if after != self.states[state] {
+            let is_known = call.ended.is_some();
+            if is_known && self.object.never_changes(&call.call) {
+                same.push(index);
+            } else if is_known || after != self.states[state] {
                 let after = self.number(after);
                 choices.push((index, after));
-            } else if call.ended.is_some() {
-                same.push(index);
             }
         }
         // What was answered first most likely came first.
@@ -270,6 +275,10 @@ mod tests {
                 Use::Read(value) => (value == state).then_some(*state),
             }
         }
+
+        fn never_changes(&self, call: &Use) -> bool {
+            matches!(call, Use::Read(_))
+        }
     }
 
     fn is_explained(calls: &[Timed<Use>]) -> bool {
@@ -296,6 +305,17 @@ mod tests {
         assert!(!is_explained(&calls), "the write had ended before the read began");
         let calls = [timed(0, 9, Use::Write(1)), timed(1, 2, Use::Read(1)), timed(3, 4, Use::Read(0))];
         assert!(!is_explained(&calls), "what was read once cannot be unread");
+    }
+
+    #[test]
+    fn what_changes_nothing_now_may_come_later() {
+        let calls = [
+            timed(0, 1, Use::Write(1)),
+            timed(2, 9, Use::Write(2)),
+            timed(3, 10, Use::Write(1)),
+            timed(11, 12, Use::Read(1)),
+        ];
+        assert!(is_explained(&calls), "the same value was written again after another");
     }
 
     #[test]
@@ -336,6 +356,10 @@ mod tests {
         fn step(&self, state: &u64, (paid, found): &(u64, Option<u64>)) -> Option<u64> {
             let after = state + paid;
             found.is_none_or(|found| found == after).then_some(after)
+        }
+
+        fn never_changes(&self, (paid, _): &(u64, Option<u64>)) -> bool {
+            *paid == 0
         }
     }
 

@@ -61,6 +61,14 @@ impl Object for LeaseObject {
             }
         }
     }
+
+    fn never_changes(&self, call: &LeaseCall) -> bool {
+        match call {
+            LeaseCall::Acquire(_, answer) => matches!(answer, Some((false, ..))),
+            LeaseCall::Release(_, _, answer) => *answer == Some(false),
+            LeaseCall::Renew(..) | LeaseCall::Look(_) => true,
+        }
+    }
 }
 
 /// What became of a change of a reservation.
@@ -136,6 +144,17 @@ impl Object for ScopeObject {
             }
         };
         answer.as_ref().is_none_or(|answer| *answer == right).then_some(after)
+    }
+
+    fn never_changes(&self, call: &ReservationCall) -> bool {
+        match call {
+            ReservationCall::Reserve(_, _, answer)
+            | ReservationCall::Release(_, _, answer)
+            | ReservationCall::Swap(_, _, _, answer) => {
+                matches!(answer, Some(Reserved::Taken(_) | Reserved::NotHeld))
+            }
+            ReservationCall::Confirm(..) | ReservationCall::Look(..) => true,
+        }
     }
 }
 
@@ -215,5 +234,15 @@ impl Object for TimersObject {
             }
         };
         answer.is_none_or(|answer| answer == right).then_some(after)
+    }
+
+    fn never_changes(&self, call: &TimerCall) -> bool {
+        match call {
+            TimerCall::Claim(_, answer) => answer.as_ref().is_some_and(Vec::is_empty),
+            TimerCall::Schedule(_, answer)
+            | TimerCall::Cancel(_, answer)
+            | TimerCall::Complete(_, _, answer)
+            | TimerCall::Release(_, _, answer) => *answer == Some(false),
+        }
     }
 }

@@ -386,6 +386,22 @@ fn two_winners_of_a_key_are_found() {
 }
 
 #[test]
+fn a_key_that_is_reserved_again_after_a_swap_is_explained() {
+    let (key, owner) = (
+        |name: &str| ReservationKey::new(name).expect("a valid key"),
+        OwnerId::new("o").expect("a valid id"),
+    );
+    let reserve =
+        |name: &str| ReservationCall::Reserve(key(name), owner.clone(), Some(Reserved::Held(key(name))));
+    let swap = ReservationCall::Swap(key("b"), key("c"), owner.clone(), Some(Reserved::Held(key("c"))));
+    let release = ReservationCall::Release(key("b"), owner.clone(), Some(Reserved::Released));
+    // The second reservation of `b` changes nothing if it comes before the swap, and must come after it.
+    let calls =
+        [(0, 1, reserve("b")), (2, 3, reserve("c")), (4, 9, swap), (5, 10, reserve("b")), (11, 12, release)];
+    right(&calls.map(|(begun, ended, call)| at(begun, ended, What::Reservation(call))), &truth(Vec::new()));
+}
+
+#[test]
 fn a_timer_that_is_claimed_twice_is_found() {
     let nothing = truth(Vec::new());
     let id = || TimerId::new("t1").expect("a valid id");
