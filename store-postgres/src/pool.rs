@@ -26,7 +26,10 @@ use tokio::{
 
 use wow_store_api::{Clock as _, ManualClock};
 
-use crate::{fault::Fault, names};
+use crate::{
+    fault::{Again, Fault},
+    names,
+};
 
 /// A connection that was idle for longer is asked for a sign of life first.
 const TRUSTED_IDLE: Duration = Duration::from_secs(15);
@@ -198,6 +201,13 @@ impl Pool {
         }
     }
 
+    /// Closes all that are idle: what broke one connection has most likely broken them all, and nobody is to find that
+    /// out one by one.
+    fn close_idle(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        drop(idle);
+    }
+
     /// Waits for connections in use until the deadline, then closes all.
     pub(crate) async fn close(&self, deadline: Instant, max_connections: u32) {
         self.closed.store(true, Ordering::SeqCst);
@@ -251,6 +261,9 @@ impl Conn {
             let fault = Fault::from(error);
             if fault.breaks_connection() {
                 self.connection = None;
+            }
+            if fault.again == Again::Lost {
+                self.pool.close_idle();
             }
             if self.stage == Stage::Inside { fault.before_commit() } else { fault }
         })

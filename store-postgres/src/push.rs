@@ -26,7 +26,7 @@ use wow_store_api::{ContextName, Position};
 
 use crate::{
     attempts::back_off,
-    fault::Fault,
+    fault::{Again, Fault},
     macros::args,
     names,
     pool::{Sessions, Sql},
@@ -136,8 +136,13 @@ async fn poll(store: Weak<Inner>, every: Duration) {
         let watched = inner.wakeups.watched();
         known.retain(|context, _| watched.contains(context));
         for context in watched {
+            let heads = match look(&inner, &context, every).await {
+                // Connections that broke while nobody used them are closed by now.
+                Err(fault) if fault.again == Again::Lost => look(&inner, &context, every).await,
+                heads => heads,
+            };
             // A server that cannot be reached is asked again at the next tick.
-            let Ok(heads) = look(&inner, &context, every).await else { continue };
+            let Ok(heads) = heads else { continue };
             let before = known.insert(context.clone(), heads.clone()).unwrap_or_default();
             for (index, head) in (0_u32..).zip(&heads) {
                 let seen = usize::try_from(index).ok().and_then(|index| before.get(index));

@@ -85,6 +85,12 @@ async fn together(inner: Arc<Inner>, commits: Vec<CheckedCommit>, deadline: Inst
         let fault = match inner.draft(&commits, Mode::Together, deadline).await {
             Ok(answers) => {
                 let receipts = answers.into_iter().collect::<Result<Vec<_>>>();
+                if unknown && let Ok(receipts) = &receipts {
+                    // An attempt that got no answer has announced nothing.
+                    for Receipt { partition, .. } in receipts {
+                        inner.announce(partition.context(), partition.index());
+                    }
+                }
                 return receipts.map_err(|error| settled(error, unknown));
             }
             Err(fault) => fault,
@@ -119,11 +125,12 @@ async fn write(inner: Arc<Inner>, queue: Arc<Queue>) {
 impl Inner {
     /// Answers everyone in the batch, in this attempt or a later one.
     async fn write_batch(&self, partition: &PartitionId, mut batch: Batch) {
-        let mut tries = 0;
+        let (mut tries, mut unknown) = (0, false);
         while !batch.is_empty() {
             let fault = match self.try_batch(partition, &batch).await {
                 Ok(answers) => {
-                    if answers.iter().flatten().any(|receipt| !receipt.replayed) {
+                    // What was stored by an attempt that got no answer is found now, and was not announced then.
+                    if unknown || answers.iter().flatten().any(|receipt| !receipt.replayed) {
                         self.announce(partition.context(), partition.index());
                     }
                     batch.answer(answers);
@@ -148,6 +155,7 @@ impl Inner {
                     return;
                 }
                 Again::Safe | Again::Lost => {
+                    unknown |= fault.again == Again::Lost;
                     batch.note(fault.again == Again::Lost);
                     let pause = back_off(tries);
                     tries += 1;
