@@ -20,6 +20,7 @@ mod mutants;
 mod run;
 mod seed;
 pub mod server;
+pub mod witness;
 
 pub use async_trait::async_trait;
 pub use case::{Case, CaseFn};
