@@ -4,17 +4,21 @@
 //!
 //! | | what | settings |
 //! |---|---|---|
-//! | `url` | a server that is running | `WOW_TEST_POSTGRES_URL` |
-//! | `local` | the server's own binaries, started in a temporary directory | `WOW_TEST_POSTGRES_BIN`: where they are, if not in a usual place |
+//! | `url` | a server that is running | `WOW_TEST_POSTGRES_URL`, `WOW_TEST_MONGO_URL` (a replica set) |
+//! | `local` | the server's own binaries, started in a temporary directory | `WOW_TEST_POSTGRES_BIN`, `WOW_TEST_MONGO_BIN`: where they are, if not in a usual place. `mongod` is fetched once into the build directory if there is none |
 //!
 //! A server that was started here is stopped and its directory removed when its handle is dropped, and also when the
 //! test panics, is killed or aborts: a watching process outlives the test and notices.
 
 mod local;
+mod mongo;
+mod mongo_binary;
+mod mongo_wire;
 mod postgres;
 
 use std::env;
 
+pub use mongo::MongoServer;
 pub use postgres::PostgresServer;
 
 /// Which kinds of servers to try.
