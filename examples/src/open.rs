@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use wow_store_api::{EventStore, MemoryStore};
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
-/// Opens the store that `target` names: a directory, which is made if it is not there, or `memory` for a store that
-/// ends with the program.
+/// Opens the store that `target` names: a directory, which is made if it is not there, `memory` for a store that ends
+/// with the program, or the URL of a database, e.g. `mongodb://localhost/shop?replicaSet=rs0`.
 ///
 /// Everything else in the examples works with `dyn EventStore`: another backend is another target, not other code.
 ///
@@ -17,10 +17,25 @@ pub async fn open_store(target: &str) -> Result<Arc<dyn EventStore>> {
     if target == "memory" {
         return Ok(Arc::new(MemoryStore::new()));
     }
+    if target.starts_with("mongodb://") || target.starts_with("mongodb+srv://") {
+        return open_mongo(target).await;
+    }
     if target.contains("://") {
         bail!("cannot open {}: give a directory, or `memory`", shown(target));
     }
     Ok(Arc::new(EmbeddedStore::open(EmbeddedConfig::new(target)).await?))
+}
+
+#[cfg(feature = "mongo")]
+async fn open_mongo(url: &str) -> Result<Arc<dyn EventStore>> {
+    use wow_store_mongo::{MongoConfig, MongoStore};
+    Ok(Arc::new(MongoStore::open(MongoConfig::new(url)?).await?))
+}
+
+#[cfg(not(feature = "mongo"))]
+#[allow(clippy::unused_async, reason = "the other one waits")]
+async fn open_mongo(url: &str) -> Result<Arc<dyn EventStore>> {
+    bail!("cannot open {}: the MongoDB store is not compiled in, build with --features mongo", shown(url));
 }
 
 /// The target as it may be shown: a URL without what may be a credential (user, password, options).
