@@ -19,6 +19,7 @@ fn counts_what_is_in_the_log() {
         file(directory.path(), "tiny.xes", &fixture()),
         file(directory.path(), "tiny.xes.gz", &gzip(&fixture())),
         file(directory.path(), "2 Ünnamed, really.XES", &fixture()),
+        file(directory.path(), "report.xes", &fixture()),
     ] {
         let mut command = replay(&log);
         command.args(["--data", "memory"]);
@@ -41,6 +42,15 @@ fn counts_what_is_in_the_log() {
             assert!(rows.contains(&expected), "{expected:?} is missing in\n{stdout}");
         }
     }
+}
+
+#[test]
+fn refuses_the_context_of_its_own_counts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = replay(&file(directory.path(), "tiny.xes", &fixture()));
+    command.args(["--data", "memory", "--context", "replay-report"]);
+    // A log in there would be counted together with its counts.
+    stdout(command, 1);
 }
 
 /// The program refuses the input with exit code 2 and names the file.

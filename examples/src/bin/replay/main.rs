@@ -22,7 +22,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use wow_store_api::ContextName;
@@ -49,10 +49,12 @@ struct Args {
 
 const LOOK_FURTHER: &str = "
 Look further:
-  run it again             everything is there already, and counted
-  kill it in the middle    (kill -9), then run it again: it goes on where it was
-  --in-flight 1            one case at a time: what group commit is good for (with another --data)
-  --help                   what else can be set";
+  run it again: everything is there already, and counted
+  kill it in the middle (kill -9), then run it again: it goes on where it was
+  one case at a time, to see what group commit is good for:
+    cargo run --release --bin replay -- LOG.xes.gz --in-flight 1 --data data/slowly
+  what else can be set:
+    cargo run --release --bin replay -- --help";
 
 /// The exit code for input that is at fault, as for arguments that are.
 const BAD_INPUT: u8 = 2;
@@ -85,6 +87,10 @@ async fn run(args: &Args) -> Result<bool> {
         Some(context) => context.clone(),
         None => ContextName::new(context_name(&args.log))?,
     };
+    ensure!(
+        context.as_str() != tally::CONTEXT,
+        "the context {context} is where the counts are kept: choose another one with --context"
+    );
     let reader = import::open(&args.log)?;
     let store = open_store(&args.data).await?;
     println!("store     {} ({}), context {context}", shown(&args.data), store.backend());

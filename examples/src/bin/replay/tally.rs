@@ -20,6 +20,8 @@ use crate::{case, totals::Totals};
 
 /// The name that the checkpoints are saved under.
 const SUBSCRIPTION: &str = "activity-report";
+/// The context of what was counted. No log can have it: its own tallies would be counted with it.
+pub(crate) const CONTEXT: &str = "replay-report";
 
 /// Commits in a batch: one commit of the tally and one checkpoint for so many of the log.
 const BATCH: usize = 5_000;
@@ -79,7 +81,7 @@ pub(crate) async fn count(store: &Arc<dyn EventStore>, context: &ContextName) ->
 impl Tally {
     async fn load(store: &Arc<dyn EventStore>, partition: &PartitionId) -> Result<Self> {
         let id =
-            AggregateId::new("report", "tally", format!("{}/{}", partition.context(), partition.index()))?;
+            AggregateId::new(CONTEXT, "tally", format!("{}/{}", partition.context(), partition.index()))?;
         let mut tally = Self { id, version: 0, through: 0, totals: Totals::default() };
         let mut commits = store.load(&tally.id, ..).await?;
         while let Some(commit) = commits.try_next().await? {

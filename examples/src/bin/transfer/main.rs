@@ -60,11 +60,15 @@ struct Args {
 
 const LOOK_FURTHER: &str = "
 Look further:
-  run it again             it goes on with the same accounts
-  --transfers 100000       kill it in the middle (kill -9), then run it again
-  --accounts 5             more conflicts: fewer accounts to share
-  --help                   what else can be set
-  --bin replay LOG.xes.gz  the other example: a real event log";
+  run it again: it goes on with the same accounts
+  more transfers; kill it in the middle (kill -9), then run it again:
+    cargo run --release --bin transfer -- --transfers 100000
+  fewer accounts to share, so more conflicts:
+    cargo run --release --bin transfer -- --accounts 5
+  what else can be set:
+    cargo run --release --bin transfer -- --help
+  the other example, a real event log:
+    cargo run --release --bin replay -- LOG.xes.gz";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -164,10 +168,17 @@ fn transfer(from: u32, to: u32, amount: Decimal) -> Result<Transfer> {
 /// What a client does whose connection broke before the answer came: it sends the same transfer again.
 async fn send_twice(bank: &Bank, accounts: u32) -> Result<()> {
     let cent = dec!(0.01);
-    let mut from = 0;
-    while bank.account(&account_id(&number(from))?).await?.balance < cent {
-        from = (from + 1) % accounts;
+    let mut payer = None;
+    for account in 0..accounts {
+        if bank.account(&account_id(&number(account))?).await?.balance >= cent {
+            payer = Some(account);
+            break;
+        }
     }
+    let Some(from) = payer else {
+        println!("no transfer sent twice: these accounts have no money left");
+        return Ok(());
+    };
     let twice = transfer(from, (from + 1) % accounts, cent)?;
     for time in ["once", "again"] {
         match bank.transfer(&twice).await? {
