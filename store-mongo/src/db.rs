@@ -222,24 +222,6 @@ impl Db {
         Ok(done.matched_count + u64::from(done.upserted_id.is_some()))
     }
 
-    /// Many changes, each of one document and in one step; `$$NOW` is the same for all.
-    pub(crate) async fn update_each(&self, collection: &str, updates: Vec<Document>) -> Result<(), Fault> {
-        let command = doc! {
-            "update": collection,
-            "updates": updates,
-            "ordered": false,
-            "writeConcern": { "w": "majority", "j": true },
-        };
-        let done = self.primary.run_command(command).await?;
-        if let Some(code) = write_error(&done) {
-            return Err(Fault::of_code(code));
-        }
-        match done.get_document("writeConcernError") {
-            Ok(error) => Err(Fault::unconfirmed(error.get_i32("code").unwrap_or_default())),
-            Err(_) => Ok(()),
-        }
-    }
-
     pub(crate) async fn insert(&self, collection: &str, document: Document) -> Result<(), Fault> {
         self.primary.collection::<Document>(collection).insert_one(document).await?;
         Ok(())
@@ -439,6 +421,20 @@ impl Work<'_> {
     ) -> Result<(), Fault> {
         self.db.collection(collection).update_many(filter, update).session(&mut *self.session).await?;
         Ok(())
+    }
+
+    /// Many changes, each of one document; `$$NOW` is the same for all.
+    pub(crate) async fn update_each(
+        &mut self,
+        collection: &str,
+        updates: Vec<Document>,
+    ) -> Result<(), Fault> {
+        let command = doc! { "update": collection, "updates": updates };
+        let done = self.db.primary.run_command(command).session(&mut *self.session).await?;
+        match write_error(&done) {
+            Some(code) => Err(Fault::of_code(code)),
+            None => Ok(()),
+        }
     }
 
     /// Stores a document in the place of the one with its `_id`.

@@ -152,35 +152,28 @@ impl Inner {
         ] }
     }
 
-    /// Claims as many as are asked for. Where another claim was faster for some, looks for others in their place.
-    async fn claim(&self, request: &ClaimTimers) -> Result<Vec<Timer>, Fault> {
-        let mut claimed = Vec::new();
-        loop {
-            let wanted = request.limit.saturating_sub(claimed.len());
-            let (found, mut taken) = self.claim_once(request, wanted).await?;
-            let all = taken.len() == found;
-            claimed.append(&mut taken);
-            if all {
-                claimed.sort_by(|a, b| (a.due_at, &a.id).cmp(&(b.due_at, &b.id)));
-                return Ok(claimed);
-            }
-        }
+    /// Whether there is anything to claim: most of the time there is not, and that costs no transaction.
+    async fn is_any_claimable(&self, context: &ContextName) -> Result<bool, Fault> {
+        let find = Find::new(doc! { "$expr": self.claimable() }).only(doc! { "_id": 1 });
+        Ok(self.db.find_one(&names::timer(context), find).await?.is_some())
     }
 
-    /// Looks for timers, takes each under a claim of its own if it can still be had, and reads what was taken. Says how
-    /// many it found.
-    async fn claim_once(&self, request: &ClaimTimers, wanted: usize) -> Result<(usize, Vec<Timer>), Fault> {
+    /// Looks for timers, takes each under a claim of its own, and reads what was taken: as of one moment. Of two claims
+    /// that want the same timers one is aborted, and looks again.
+    async fn claim(&self, work: &mut Work<'_>, request: &ClaimTimers) -> Result<Vec<Timer>, Fault> {
         let collection = names::timer(&request.context);
-        let find = Find::new(doc! { "$expr": self.claimable() }).sorted(doc! { "due_at": 1, "_id": 1 });
-        let find = find.limited(limit(wanted)).only(doc! { "_id": 1 });
+        let due = vec![
+            doc! { "$match": { "$expr": self.claimable() } },
+            doc! { "$sort": { "due_at": 1, "_id": 1 } },
+            doc! { "$limit": i64::try_from(limit(request.limit)).unwrap_or(i64::MAX) },
+            doc! { "$project": { "_id": 1 } },
+        ];
         let mut ids = Vec::new();
-        if wanted > 0 {
-            for found in self.db.find(&collection, find).await? {
-                ids.push(found.text("_id")?.to_owned());
-            }
+        for found in work.aggregate(&collection, due).await? {
+            ids.push(found.text("_id")?.to_owned());
         }
         if ids.is_empty() {
-            return Ok((0, Vec::new()));
+            return Ok(Vec::new());
         }
         let turn = document::uuid(uuid::Uuid::new_v4());
         let takes = ids.iter().map(|id| {
@@ -192,7 +185,7 @@ impl Inner {
                 "expires_at": expires_at.clone(),
             };
             doc! {
-                "q": { "_id": id, "$expr": self.claimable() },
+                "q": { "_id": id },
                 "u": [{ "$set": {
                     "attempts": { "$add": ["$attempts", 1_i64] },
                     "claim": claim,
@@ -200,11 +193,13 @@ impl Inner {
                 } }],
             }
         });
-        self.db.update_each(&collection, takes.collect()).await?;
-        let find = Find::new(doc! { "_id": { "$in": &ids }, "claim.turn": turn });
-        let taken = self.db.find(&collection, find.sorted(doc! { "due_at": 1, "_id": 1 })).await?;
-        let timers = taken.iter().map(|found| read(found, &request.context)).collect::<Result<_, _>>()?;
-        Ok((ids.len(), timers))
+        work.update_each(&collection, takes.collect()).await?;
+        let taken = vec![
+            doc! { "$match": { "_id": { "$in": &ids }, "claim.turn": turn } },
+            doc! { "$sort": { "due_at": 1, "_id": 1 } },
+        ];
+        let taken = work.aggregate(&collection, taken).await?;
+        taken.iter().map(|found| read(found, &request.context)).collect()
     }
 }
 
@@ -238,8 +233,12 @@ impl Timers for MongoStore {
         self.check_open("claim_timers")?;
         let inner = &self.inner;
         claim.check().map_err(|error| inner.named("claim_timers", error))?;
+        let any = attempt!(inner, Kind::Read, "claim_timers", inner.is_any_claimable(&claim.context).await);
+        if !any? {
+            return Ok(Vec::new());
+        }
         // A claim whose reply is lost expires, as that of a node that crashed.
-        attempt!(inner, Kind::Repeatable, "claim_timers", inner.claim(&claim).await)
+        transaction!(inner, Kind::Repeatable, "claim_timers", |work| inner.claim(work, &claim).await)
     }
 
     async fn complete_timer(&self, token: &TimerToken) -> Result<bool> {
