@@ -12,7 +12,7 @@ use std::{
 };
 
 use wow_store_api::{
-    AggregateType, Error, ErrorKind, EventStore, MAX_REVISION, Outcome, Result, SaveSnapshot,
+    AggregateType, Error, ErrorKind, EventStore, MAX_REVISION, Outcome, Payload, Result, SaveSnapshot,
     query::{
         AtLeast, Cursor, EventQuery, Field, Filter, MAX_FILTER_DEPTH, MAX_QUERY_LIMIT, MAX_QUERY_WAIT,
         MAX_SORT_FIELDS, Path, Scalar, SnapshotQuery, Sort,
@@ -363,6 +363,8 @@ async fn projection_keeps_only_what_is_asked_for(env: Env) {
     store_body(store, "object", body).await;
     store_body(store, "scalar", "17").await;
     let path = |pointer: &str| pointer.parse::<Path>().expect("a valid pointer");
+    // Compared by value: a store may change the order of keys.
+    let json = |text: &str| Payload::from_json(text).expect("a payload");
     for (pointers, expected) in [
         (vec!["/z"], r#"{"z":1.10}"#),
         (vec!["/a/b/c", "/z"], r#"{"z":1.10,"a":{"b":{"c":[1,{"d":2}]}}}"#),
@@ -376,16 +378,17 @@ async fn projection_keeps_only_what_is_asked_for(env: Env) {
         let sorted = [Sort::ascending(at("z"))];
         let query = snapshots().with_projection(paths.clone()).with_sort(sorted.clone());
         let page = store.query_snapshots(query).await.expect("a page");
-        let states: Vec<&str> = page.items.iter().map(|item| item.state.as_json()).collect();
-        assert_eq!(states, ["{}", expected], "what {pointers:?} leave of a state");
+        let states: Vec<&Payload> = page.items.iter().map(|item| &item.state).collect();
+        let expected = [&json("{}"), &json(expected)];
+        assert_eq!(states, expected, "what {pointers:?} leave of a state");
         let page =
             store.query_events(events().with_projection(paths).with_sort(sorted)).await.expect("a page");
-        let bodies: Vec<&str> = page.items.iter().map(|item| item.body.as_json()).collect();
-        assert_eq!(bodies, ["{}", expected], "what {pointers:?} leave of a body");
+        let bodies: Vec<&Payload> = page.items.iter().map(|item| &item.body).collect();
+        assert_eq!(bodies, expected, "what {pointers:?} leave of a body");
     }
     let whole = store.query_snapshots(snapshots()).await.expect("a page");
-    let states: Vec<&str> = whole.items.iter().map(|item| item.state.as_json()).collect();
-    assert_eq!(states, [body, "17"], "without a projection all of it");
+    let states: Vec<&Payload> = whole.items.iter().map(|item| &item.state).collect();
+    assert_eq!(states, [&json(body), &json("17")], "without a projection all of it");
 }
 
 #[track_caller]
