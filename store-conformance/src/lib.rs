@@ -19,6 +19,7 @@ mod model;
 mod mutants;
 mod run;
 mod seed;
+#[cfg(feature = "servers")]
 pub mod server;
 pub mod witness;
 

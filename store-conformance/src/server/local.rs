@@ -1,10 +1,10 @@
-//! What every server that is started here needs: a directory, a port, a user that it accepts, and an end.
+//! What every server that is started from binaries needs: a directory, a port, a user that it accepts.
 
 use std::{
     env, fs,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -65,36 +65,5 @@ impl User {
             let done = Command::new("chown").arg(user).arg(path).status();
             assert!(done.is_ok_and(|status| status.success()), "chown {user} {}", path.display());
         }
-    }
-}
-
-/// Runs a script when this process ends, however it does.
-///
-/// The script's standard input is a pipe that only this process holds: it ends when the watch is dropped, and when the
-/// process is gone.
-#[derive(Debug)]
-pub(super) struct Watch(Child);
-
-impl Watch {
-    /// `script` for `sh -c`, with `arguments` as `$1`, `$2`, …
-    pub(super) fn start(script: &str, arguments: &[&str]) -> Self {
-        let child = Command::new("sh")
-            .arg("-c")
-            // A terminal's interrupt is for the test, not for what cleans up behind it.
-            .arg(format!("trap '' INT TERM HUP; read -r _; {script}"))
-            .arg("sh")
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.expect("sh runs"))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
     }
 }

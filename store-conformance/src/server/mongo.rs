@@ -11,10 +11,11 @@ use std::{
 
 use super::{
     Source,
-    local::{Watch, directory, free_port},
+    local::{directory, free_port},
     mongo_binary,
     mongo_wire::{self, Document},
-    sources,
+    watch::Watch,
+    without_containers,
 };
 
 const URL: &str = "WOW_TEST_MONGO_URL";
@@ -73,13 +74,14 @@ impl MongoServer {
 
     fn any() -> Self {
         let mut problem = String::new();
-        for source in sources() {
+        for source in without_containers() {
             match source {
                 Source::Url => {
                     if let Some(url) = env::var(URL).ok().filter(|url| !url.is_empty()) {
                         return Self { place: Place::Url(url) };
                     }
                 }
+                Source::Container => problem = " in a container".to_owned(),
                 Source::Local => match mongo_binary::find() {
                     Ok(program) => return Self::start_with(program, 1, &[]),
                     Err(error) => problem = format!(" ({error})"),

@@ -1,131 +1,146 @@
 //! PostgreSQL.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, Weak},
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    Source,
-    local::{User, Watch, directory, free_port},
-    sources,
+    Source, choice,
+    container::{self, Image, Running, engine_answers, wait_for_postgres},
+    local::free_port,
+    postgres_local::{BIN, Local, binaries},
+    setting,
 };
 
 const URL: &str = "WOW_TEST_POSTGRES_URL";
-const BIN: &str = "WOW_TEST_POSTGRES_BIN";
+const IMAGE: &str = "WOW_TEST_POSTGRES_IMAGE";
+const OFFICIAL_IMAGE: &str = "postgres:17";
 
-/// How long a server may take to start or stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What every server here is started with.
+const SETTINGS: [&str; 1] = ["max_connections = 300"];
+/// What the shared one is started with besides: nobody crashes the machine under it.
+const QUICK: [&str; 1] = ["fsync = off"];
+
+/// The port in the container, and one more for what a test starts in it.
+const PORT: u16 = 5432;
+const SPARE_PORT: u16 = 5433;
 
 /// A PostgreSQL server.
 #[derive(Debug)]
 pub struct PostgresServer {
     url: String,
-    local: Option<Local>,
+    spare: Option<Spare>,
+    process: Process,
 }
 
-/// One that was started here.
+/// Room beside a server for another one that a test starts there, such as a standby: run by the server's user, and
+/// ended and removed with the server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Spare {
+    /// A directory of the server's user that does not exist yet, on the server's machine.
+    pub directory: String,
+    /// The port to listen to, on every address of the server's machine.
+    pub port: u16,
+    /// The same as this machine reaches it.
+    pub url: String,
+}
+
 #[derive(Debug)]
-struct Local {
-    bin: PathBuf,
-    data: PathBuf,
-    user: User,
-    port: u16,
-    _watch: Watch,
+enum Process {
+    /// Somebody else's.
+    None,
+    Local(Local),
+    Container {
+        running: Running,
+        port: u16,
+    },
 }
 
 impl PostgresServer {
-    /// The server that this process's tests share, started by the first that asks.
+    /// The server that this process's tests share, started by the first that asks. It ends with the process.
     ///
     /// # Panics
     /// If there is none to be had; it says how to get one.
     #[must_use]
     pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
+        static SHARED: Mutex<Option<Arc<PostgresServer>>> = Mutex::new(None);
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = shared.upgrade() {
-            return server;
-        }
-        let server = Arc::new(Self::any());
-        *shared = Arc::downgrade(&server);
-        server
+        Arc::clone(shared.get_or_insert_with(|| Arc::new(Self::any())))
     }
 
     fn any() -> Self {
-        for source in sources() {
-            match source {
-                Source::Url => {
-                    if let Some(url) = env::var(URL).ok().filter(|url| !url.is_empty()) {
-                        return Self { url, local: None };
-                    }
-                }
-                Source::Local => {
-                    if let Some(bin) = binaries() {
-                        return Self::start_in(bin, &[]);
-                    }
-                }
-            }
+        if matches!(choice(), None | Some(Source::Url))
+            && let Some(url) = setting(URL)
+        {
+            return Self { url, spare: None, process: Process::None };
         }
-        panic!(
-            "no PostgreSQL to test with: set {URL} to one (a database that tests may create schemas in), or install \
-             the server's binaries (Debian: postgresql-15) and set {BIN} to their directory if it is not a usual one"
-        )
+        assert_ne!(choice(), Some(Source::Url), "{URL} is not set, and WOW_TEST_SERVERS asks for it");
+        Self::own(&QUICK)
     }
 
-    /// A server of its own, with settings (`name=value`), that a test may stop, kill and start again.
+    /// A server of its own, with settings (`name = value`), that a test may change, stop, kill and start again. What
+    /// it acknowledges is on disk.
     ///
     /// # Panics
-    /// If there are no binaries to start one from; it says how to get them.
+    /// If there is nothing to start one from; it says how to get it.
     #[must_use]
     pub fn start(settings: &[&str]) -> Self {
-        let bin = binaries().unwrap_or_else(|| {
-            panic!(
-                "this test starts and stops a PostgreSQL of its own: install the server's binaries (Debian: \
-                 postgresql-15), and set {BIN} to their directory if it is not a usual one"
-            )
-        });
-        Self::start_in(bin, settings)
+        Self::own(settings)
     }
 
-    fn start_in(bin: PathBuf, settings: &[&str]) -> Self {
-        let user = User::unprivileged(&["postgres", "nobody"]);
-        let root = directory("wow-pg-");
-        user.own(&root);
-        // The directory goes and the server ends with this process, whatever happens from here on.
-        let watch = Watch::start(
-            "if read -r pid < \"$1/data/postmaster.pid\"; then \
-                 kill -INT \"$pid\"; \
-                 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 \"$pid\" || break; sleep 0.1; done; \
-                 kill -KILL \"$pid\"; \
-             fi; \
-             rm -rf \"$1\"",
-            &[&root.display().to_string()],
-        );
-        let data = root.join("data");
-        let mut initdb = user.command(&bin.join("initdb"));
-        initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]);
-        // Not "C": what depends on a locale would not be seen.
-        run(initdb.args(["--locale=C.UTF-8", "--no-instructions"]), &root);
-        let port = free_port();
-        let mut configuration = format!(
-            "port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\nmax_connections = 300\n\
-             # What tests need is that a killed server loses nothing, which the operating system sees to.\nfsync = off\n",
-            root.display()
-        );
-        for setting in settings {
-            configuration.push_str(setting);
-            configuration.push('\n');
+    fn own(settings: &[&str]) -> Self {
+        let settings: Vec<&str> = SETTINGS.iter().chain(settings).copied().collect();
+        // A test that needs more than a URL can give: anything that can be started.
+        let choice = choice().filter(|choice| *choice != Source::Url);
+        if choice == Some(Source::Container) || (choice.is_none() && engine_answers()) {
+            match Self::in_container(&settings) {
+                Ok(server) => return server,
+                Err(reason) if choice.is_none() && binaries().is_some() => {
+                    eprintln!("no PostgreSQL in a container ({reason}): taking the local binaries");
+                }
+                Err(reason) => panic!(
+                    "no PostgreSQL in a container: {reason}; {IMAGE} names another image than {OFFICIAL_IMAGE}"
+                ),
+            }
         }
-        let file = data.join("postgresql.auto.conf");
-        let written = fs::read_to_string(&file).unwrap_or_default() + &configuration;
-        fs::write(&file, written).expect("the server's configuration is written");
-        let local = Local { bin, data, user, port, _watch: watch };
-        local.start();
-        Self { url: format!("postgres://postgres@127.0.0.1:{port}/postgres"), local: Some(local) }
+        match binaries() {
+            Some(bin) => Self::local(bin, &settings),
+            None => panic!(
+                "no PostgreSQL to test with: start a Docker Engine, or install the server's binaries (Debian: \
+                 postgresql-15) and set {BIN} to their directory if it is not a usual one; for the tests that need no \
+                 server of their own, {URL} may also name a database that they may create schemas and roles in"
+            ),
+        }
+    }
+
+    fn local(bin: std::path::PathBuf, settings: &[&str]) -> Self {
+        let local = Local::start(bin, settings);
+        let at = |port| format!("postgres://postgres:postgres@127.0.0.1:{port}/postgres");
+        let port = free_port();
+        let spare = Spare { directory: local.spare_directory(), port, url: at(port) };
+        Self { url: at(local.port()), spare: Some(spare), process: Process::Local(local) }
+    }
+
+    fn in_container(settings: &[&str]) -> Result<Self, String> {
+        let (port, spare) = (free_port(), free_port());
+        let mut command: Vec<String> = Vec::new();
+        for setting in settings {
+            command.push("-c".to_owned());
+            command.push(setting.replace([' ', '\''], ""));
+        }
+        let running = Running::start(Image {
+            name: setting(IMAGE).unwrap_or_else(|| OFFICIAL_IMAGE.to_owned()),
+            command,
+            variables: vec![("POSTGRES_PASSWORD".to_owned(), "postgres".to_owned())],
+            ports: vec![(PORT, port), (SPARE_PORT, spare)],
+        })?;
+        wait_for_postgres(port, &running)?;
+        let at = |port| format!("postgres://postgres:postgres@127.0.0.1:{port}/postgres");
+        let spare = Spare { directory: "/tmp/spare".to_owned(), port: SPARE_PORT, url: at(spare) };
+        Ok(Self {
+            url: at(port),
+            spare: Some(spare),
+            process: Process::Container { running: Box::new(running), port },
+        })
     }
 
     /// The URL of a database on it.
@@ -134,108 +149,67 @@ impl PostgresServer {
         &self.url
     }
 
-    fn local(&self) -> &Local {
-        self.local.as_ref().expect("a server that was started by the test")
-    }
-
     /// Its port on this machine.
+    ///
+    /// # Panics
+    /// For a server that was not started here.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.local().port
+        match &self.process {
+            Process::Local(local) => local.port(),
+            Process::Container { port, .. } => *port,
+            Process::None => panic!("{NOT_OURS}"),
+        }
+    }
+
+    /// Room for another server beside it.
+    ///
+    /// # Panics
+    /// For a server that was not started here.
+    #[must_use]
+    pub fn spare(&self) -> &Spare {
+        self.spare.as_ref().expect(NOT_OURS)
     }
 
     /// Ends it as a crash would: the server and all its sessions at once.
+    ///
+    /// # Panics
+    /// For a server that was not started here.
     pub fn kill(&self) {
-        self.local().kill();
+        match &self.process {
+            Process::Local(local) => local.kill(),
+            Process::Container { running, .. } => running.stop(true),
+            Process::None => panic!("{NOT_OURS}"),
+        }
     }
 
     /// Ends it as an operator would who does not wait for sessions.
+    ///
+    /// # Panics
+    /// For a server that was not started here.
     pub fn stop(&self) {
-        self.local().stop();
+        match &self.process {
+            Process::Local(local) => local.stop(),
+            Process::Container { running, .. } => running.stop(false),
+            Process::None => panic!("{NOT_OURS}"),
+        }
     }
 
     /// Starts it again on the same port.
+    ///
+    /// # Panics
+    /// For a server that was not started here, or does not come up.
     pub fn start_again(&self) {
-        self.local().start();
-    }
-}
-
-impl Local {
-    fn log(&self) -> PathBuf {
-        self.data.join("log")
-    }
-
-    fn start(&self) {
-        let mut command = self.user.command(&self.bin.join("pg_ctl"));
-        command.arg("-D").arg(&self.data).arg("-l").arg(self.log());
-        command.args(["-w", "-t", "60", "start"]);
-        run(&mut command, &self.data);
-    }
-
-    fn stop(&self) {
-        let mut command = self.user.command(&self.bin.join("pg_ctl"));
-        run(command.arg("-D").arg(&self.data).args(["-w", "-t", "60", "-m", "fast", "stop"]), &self.data);
-    }
-
-    fn pid(&self) -> Option<String> {
-        let file = fs::read_to_string(self.data.join("postmaster.pid")).ok()?;
-        file.lines().next().map(str::to_owned)
-    }
-
-    fn kill(&self) {
-        let pid = self.pid().expect("a server that is running");
-        // Children first, so that none goes on for a moment without its parent.
-        let children = Command::new("pgrep").args(["-P", &pid]).output();
-        let children = children.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        let mut all: Vec<String> =
-            children.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        all.insert(0, pid);
-        let _ = Command::new("kill").arg("-KILL").args(&all).stderr(Stdio::null()).status();
-        let deadline = Instant::now() + PATIENCE;
-        for pid in &all {
-            while alive(pid) {
-                assert!(Instant::now() < deadline, "process {pid} does not end");
-                thread::sleep(Duration::from_millis(10));
+        match &self.process {
+            Process::Local(local) => local.start_again(),
+            Process::Container { running, port } => {
+                running.start_again();
+                let up = container::wait_for_postgres(*port, running);
+                up.expect("a server that was stopped comes up again");
             }
+            Process::None => panic!("{NOT_OURS}"),
         }
     }
 }
 
-fn alive(pid: &str) -> bool {
-    let signal = Command::new("kill").args(["-0", pid]).stderr(Stdio::null()).status();
-    // One that ended and is not yet buried is not alive.
-    let zombie = fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')));
-    signal.is_ok_and(|status| status.success()) && !zombie
-}
-
-fn run(command: &mut Command, directory: &Path) {
-    // Away from a directory that the server's user may not be able to enter.
-    command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::null());
-    let output = command.stderr(Stdio::piped()).output().expect("a server's program runs");
-    assert!(
-        output.status.success(),
-        "{:?} failed: {}",
-        command.get_program(),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-/// Where the server's programs are.
-fn binaries() -> Option<PathBuf> {
-    let complete = |path: &PathBuf| path.join("initdb").is_file() && path.join("pg_ctl").is_file();
-    if let Some(path) = env::var_os(BIN) {
-        let path = PathBuf::from(path);
-        assert!(complete(&path), "{BIN}: there is no initdb and pg_ctl in {}", path.display());
-        return Some(path);
-    }
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut places: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
-    // The newest first.
-    places.sort();
-    places.reverse();
-    let path = env::var_os("PATH").unwrap_or_default();
-    places.extend(env::split_paths(&path));
-    places.extend(["/usr/local/pgsql/bin", "/opt/homebrew/bin", "/usr/local/bin"].map(PathBuf::from));
-    places.into_iter().find(complete)
-}
+const NOT_OURS: &str = "a server that was started by the test";
