@@ -175,9 +175,45 @@ impl PostgresConfig {
     }
 }
 
+/// The parameters of a URL that the driver knows.
+const PARAMETERS: [&str; 17] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "user",
+];
+
+/// The URL without parameters that the driver does not know: it would write them to the log, and one of them may be a
+/// password with a slip in its name.
+fn known(url: &str) -> String {
+    let Some((place, parameters)) = url.split_once('?') else { return url.to_owned() };
+    let is_known = |parameter: &&str| {
+        let name = parameter.split_once('=').map_or(*parameter, |(name, _)| name);
+        PARAMETERS.contains(&name) || name.starts_with("options[")
+    };
+    let (known, unknown): (Vec<&str>, Vec<&str>) = parameters.split('&').partition(is_known);
+    if !unknown.is_empty() {
+        tracing::warn!("{} unknown parameters of the database's address are left out", unknown.len());
+    }
+    format!("{place}?{}", known.join("&"))
+}
+
 fn parse(url: &str) -> Result<PgConnectOptions> {
     // The driver's error may quote the URL, so it is not kept.
-    PgConnectOptions::from_str(url).map_err(|_| {
+    PgConnectOptions::from_str(&known(url)).map_err(|_| {
         Error::not_applied(ErrorKind::Misconfigured {
             reason: "the address of the database cannot be read: write it like \
                      postgres://user:password@host:5432/database"
@@ -228,6 +264,11 @@ mod tests {
         let url = "postgres://user:pa55word@localhost/shop";
         let config = PostgresConfig::new(url).unwrap().with_replica(url).unwrap();
         assert!(!format!("{config:?}").contains("pa55word"), "debug output");
+        let slip = known("postgres://localhost/shop?sslmode=require&pasword=pa55word&options[jit]=off");
+        assert_eq!(
+            slip, "postgres://localhost/shop?sslmode=require&options[jit]=off",
+            "what the driver logs"
+        );
         let refused = PostgresConfig::new("postgres://user:pa55word@localhost:port/shop").unwrap_err();
         assert!(!format!("{refused:?} {refused}").contains("pa55word"), "errors");
     }

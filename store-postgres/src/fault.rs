@@ -64,6 +64,15 @@ impl Fault {
         Self::new(unavailable("another writer was faster"), Again::Safe)
     }
 
+    /// It failed while a connection was being made, so nothing was done on it.
+    pub(crate) fn connecting(error: sqlx::Error) -> Self {
+        match &error {
+            // What the network carried is not what was expected: the handshake of an encrypted connection failed.
+            sqlx::Error::Io(cause) if cause.kind() == std::io::ErrorKind::InvalidData => no_encryption(),
+            _ => Self::from(error).before_commit(),
+        }
+    }
+
     /// It failed inside a transaction that was not being committed, so nothing of it stays.
     pub(crate) fn before_commit(mut self) -> Self {
         if self.again == Again::Lost {
@@ -113,6 +122,10 @@ fn unavailable(reason: &str) -> ErrorKind {
     ErrorKind::Unavailable { reason: reason.to_owned() }
 }
 
+fn no_encryption() -> Fault {
+    Fault::misconfigured("no encrypted connection could be made: check sslmode and the certificates")
+}
+
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         match error {
@@ -130,9 +143,7 @@ impl From<sqlx::Error> for Fault {
                 fault.error = fault.error.with_source(IoError(error.kind()));
                 fault
             }
-            sqlx::Error::Tls(_) => Self::misconfigured(
-                "no encrypted connection could be made: check sslmode and the certificates",
-            ),
+            sqlx::Error::Tls(_) => no_encryption(),
             sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
                 Self::new(unavailable("the connection broke off in the middle of an answer"), Again::Lost)
             }

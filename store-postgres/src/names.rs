@@ -115,11 +115,6 @@ impl Schema {
         self
     }
 
-    /// The instant now in SQL.
-    pub(crate) fn now(&self) -> &'static str {
-        self.now
-    }
-
     /// Its name as it is.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -137,24 +132,28 @@ impl Schema {
 
     /// SQL with `{name}` for each table of the schema, e.g. `{wow_lease}`, and `{now}` for the clock.
     pub(crate) fn sql(&self, template: &str) -> String {
+        self.sql_with(template, &[])
+    }
+
+    /// The same with more that has a name of its own. What is put in is not looked at again, whatever it holds.
+    pub(crate) fn sql_with(&self, template: &str, parts: &[(&str, &str)]) -> String {
         let mut sql = String::with_capacity(template.len() + 256);
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('{') {
             sql.push_str(before);
-            match after.split_once('}') {
-                Some(("now", after)) => {
-                    sql.push_str(self.now);
-                    rest = after;
-                }
-                Some((name, after)) => {
-                    let _ = write!(sql, "{}", self.at(name));
-                    rest = after;
-                }
+            let Some((name, after)) = after.split_once('}') else {
+                sql.push('{');
+                rest = after;
+                continue;
+            };
+            match parts.iter().find(|(part, _)| *part == name) {
+                Some((_, part)) => sql.push_str(part),
+                None if name == "now" => sql.push_str(self.now),
                 None => {
-                    sql.push('{');
-                    rest = after;
+                    let _ = write!(sql, "{}", self.at(name));
                 }
             }
+            rest = after;
         }
         sql.push_str(rest);
         sql
@@ -171,6 +170,8 @@ mod tests {
         assert_eq!(literal("it's \\"), " E'it''s \\\\'");
         let schema = Schema::new("app\".t; --").unwrap();
         assert_eq!(schema.sql("SELECT 1 FROM {wow_lease}"), "SELECT 1 FROM \"app\"\".t; --\".\"wow_lease\"");
+        let tricky = Schema::new("{now}").unwrap();
+        assert_eq!(tricky.sql_with("{a} {wow_lease}", &[("a", "{now}")]), "{now} \"{now}\".\"wow_lease\"");
     }
 
     #[test]

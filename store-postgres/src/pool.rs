@@ -40,6 +40,9 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 /// How long a sign of life may take.
 const PING: Duration = Duration::from_secs(1);
 
+/// How many prepared statements a connection keeps.
+const STATEMENTS: usize = 500;
+
 /// A statement.
 pub(crate) type Sql = Arc<str>;
 
@@ -101,6 +104,8 @@ impl Pool {
     ) -> Self {
         // Old poolers refuse a start-up parameter that they do not know.
         let options = options.disable_statement_logging().extra_float_digits(None);
+        // Each aggregate type has statements of its own.
+        let options = options.statement_cache_capacity(STATEMENTS);
         let permits = usize::try_from(max_connections).unwrap_or(Semaphore::MAX_PERMITS);
         Self {
             options,
@@ -167,7 +172,7 @@ impl Pool {
 
     /// A new connection with the store's settings that is not counted: the one that listens, or tries something out.
     pub(crate) async fn connect(&self) -> Result<PgConnection, Fault> {
-        let mut connection = self.options.connect().await?;
+        let mut connection = self.options.connect().await.map_err(Fault::connecting)?;
         if self.sessions == Sessions::Kept {
             let mut setup = String::from(
                 "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;",

@@ -122,6 +122,42 @@ statements! {
         WHERE $5 IS NULL OR c.epoch <= $5
         RETURNING c.position"#;
 
+    /// Checks the fence and counts, in one step. No row comes back where the aggregate is parked or a rule refuses it;
+    /// which one is asked then.
+    failure_count = r#"
+        WITH known AS MATERIALIZED (
+            SELECT epoch FROM {wow_lease}
+            WHERE "group" = $1 AND context = $2 AND partition = $6 AND $9::bigint IS NOT NULL FOR SHARE
+        ), raised AS (
+            INSERT INTO {wow_lease} AS l ("group", context, partition, owner, epoch, expires_at)
+            SELECT $1, $2, $6, NULL, $9, 'epoch'
+            WHERE $9 > 0 AND NOT EXISTS (SELECT 1 FROM known AS k WHERE k.epoch >= $9)
+            ON CONFLICT ("group", context, partition) DO UPDATE
+            SET owner = NULL, epoch = EXCLUDED.epoch, expires_at = EXCLUDED.expires_at
+            WHERE l.epoch < EXCLUDED.epoch
+            RETURNING 1
+        )
+        INSERT INTO {wow_failure_ledger} AS f
+            (subscription, context, aggregate, tenant, id, partition, state, position, version, from_version, attempts,
+             since, updated_at)
+        SELECT $1, $2, $3, $4, $5, $6, 'trying', $7, $8, $8, 1, c.now, c.now FROM (SELECT {now} AS now) AS c
+        WHERE $9 IS NULL OR EXISTS (SELECT 1 FROM known AS k WHERE k.epoch = $9) OR EXISTS (SELECT 1 FROM raised)
+              OR ($9 = 0 AND NOT EXISTS (SELECT 1 FROM known))
+        ON CONFLICT (subscription, context, aggregate, tenant, id) DO UPDATE
+        SET position = EXCLUDED.position, version = EXCLUDED.version,
+            from_version = CASE f.state WHEN 'retrying' THEN f.from_version ELSE EXCLUDED.from_version END,
+            attempts = least(f.attempts + 1, 4294967295), updated_at = {now}
+        WHERE f.state <> 'parked'
+        RETURNING context, aggregate, tenant, id, partition, state, position, version, from_version, attempts, event,
+                  error, since, updated_at"#;
+    /// An entry, and the highest epoch of the subscription's lease.
+    failure_and_epoch = r#"
+        SELECT context, aggregate, tenant, id, partition, state, position, version, from_version, attempts, event, error,
+               since, updated_at,
+               coalesce((SELECT l.epoch FROM {wow_lease} AS l
+                         WHERE l."group" = $1 AND l.context = $2 AND l.partition = $6), 0)
+        FROM {wow_failure_ledger}
+        WHERE subscription = $1 AND context = $2 AND aggregate = $3 AND tenant = $4 AND id = $5"#;
     failure_lock = r#"
         SELECT context, aggregate, tenant, id, partition, state, position, version, from_version, attempts, event, error,
                since, updated_at

@@ -115,6 +115,37 @@ impl<T> Decision<T> {
 }
 
 impl Inner {
+    /// Counts an attempt in one statement, or finds in a second one that the aggregate is parked. `None` where neither
+    /// is the case: then the rules say why.
+    async fn count_at_once(&self, conn: &mut Conn, attempt: &Attempt) -> Result<Option<Failure>, Fault> {
+        let (subscription, id) = (&attempt.subscription, &attempt.aggregate_id);
+        let epoch = attempt.fence().map(|fence| fence.epoch);
+        let partition = integer(attempt.partition.index());
+        let arguments = args![
+            subscription.as_str(),
+            id.context().as_str(),
+            id.aggregate_type().name().as_str(),
+            id.tenant().unwrap_or_default(),
+            id.id(),
+            partition,
+            bigint(attempt.commit.position),
+            bigint(attempt.commit.version),
+            epoch.map(bigint),
+        ];
+        if let Some(row) = conn.row(&self.statements.failure_count, arguments).await? {
+            return failure(&row, subscription).map(Some);
+        }
+        let mut arguments = key(subscription, id)?;
+        sqlx::Arguments::add(&mut arguments, partition)
+            .map_err(|_| Fault::from(Error::internal("a parameter was refused")))?;
+        let Some(row) = conn.row(&self.statements.failure_and_epoch, arguments).await? else {
+            return Ok(None);
+        };
+        let overtaken = epoch.is_some_and(|epoch| epoch < row.counter(14).unwrap_or(u64::MAX));
+        let known = failure(&row, subscription)?;
+        Ok(Some(known).filter(|known| known.state == FailureState::Parked && !overtaken))
+    }
+
     /// One change of an entry: fence, lock, rule, write.
     async fn change<T: Send>(
         &self,
@@ -169,6 +200,9 @@ impl FailureLedger for PostgresStore {
         let inner = &self.inner;
         attempt.check().map_err(|error| inner.named("record_attempt", error))?;
         attempt!(inner, Kind::Once, "record_attempt", |conn| {
+            if let Some(counted) = inner.count_at_once(conn, &attempt).await? {
+                return Ok(counted);
+            }
             let decide = |known: Option<&Failure>, now| {
                 let failure = rules::ledger::record_attempt(&attempt, known, now);
                 Decision::answer(failure.clone()).writing(failure)

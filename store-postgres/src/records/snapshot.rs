@@ -23,10 +23,10 @@ const HEAD: &str = "coalesce((SELECT l.version FROM {log} AS l WHERE l.tenant = 
 impl Inner {
     /// SQL on an aggregate type's snapshots and log.
     fn snapshot_sql(&self, aggregate_type: &AggregateType, template: &str) -> Sql {
-        let (snapshot, log) = (names::snapshot(aggregate_type), names::log(aggregate_type));
-        let template = template.replace("{head}", HEAD).replace("{now}", self.schema.now());
-        let template = template.replace("{snapshot}", &self.schema.at(&snapshot));
-        Sql::from(template.replace("{log}", &self.schema.at(&log)))
+        let snapshot = self.schema.at(&names::snapshot(aggregate_type));
+        let log = self.schema.at(&names::log(aggregate_type));
+        let head = self.schema.sql_with(HEAD, &[("log", &log)]);
+        Sql::from(self.schema.sql_with(template, &[("snapshot", &snapshot), ("log", &log), ("head", &head)]))
     }
 
     async fn save_in_place(&self, conn: &mut Conn, save: &SaveSnapshot) -> Result<SnapshotSaved, Fault> {

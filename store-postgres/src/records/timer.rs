@@ -78,8 +78,7 @@ impl Inner {
     /// SQL on a context's timers, `{timer}`.
     fn timer_sql(&self, context: &ContextName, template: &str) -> Sql {
         let table = self.schema.at(&names::timer(context));
-        let template = template.replace("{timer}", &table).replace("{columns}", COLUMNS);
-        Sql::from(template.replace("{now}", self.schema.now()))
+        Sql::from(self.schema.sql_with(template, &[("timer", &table), ("columns", COLUMNS)]))
     }
 
     /// A timer, locked until the end of the transaction. One that is not there is locked by a row that holds its place,

@@ -26,6 +26,13 @@ impl Function {
     }
 }
 
+#[derive(Debug, Default)]
+struct FoundTable {
+    /// It survives a crash of the server.
+    durable: bool,
+    columns: BTreeMap<String, FoundColumn>,
+}
+
 #[derive(Debug)]
 struct FoundColumn {
     kind: String,
@@ -41,6 +48,8 @@ struct FoundIndex {
     primary: bool,
     valid: bool,
     partial: bool,
+    /// A violation is told at once, not at the end of the transaction.
+    immediate: bool,
     columns: Vec<String>,
 }
 
@@ -82,7 +91,10 @@ pub(crate) async fn problems(
     for table in tables {
         match columns.get(&table.name) {
             Some(found) => {
-                compare_columns(table, found, &mut problems);
+                if !found.durable {
+                    problems.push(format!("table {} is unlogged or temporary: set it logged", table.name));
+                }
+                compare_columns(table, &found.columns, &mut problems);
                 for index in &table.indexes {
                     compare_index(table, index, indexes.get(&index.name), &mut problems);
                 }
@@ -105,10 +117,11 @@ async fn columns(
     conn: &mut Conn,
     schema: &Schema,
     names: &[String],
-) -> Result<BTreeMap<String, BTreeMap<String, FoundColumn>>, Fault> {
+) -> Result<BTreeMap<String, FoundTable>, Fault> {
     let sql = Sql::from(
         "SELECT c.relname::text, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, \
-                coalesce(o.collname::text, ''), a.atthasdef OR a.attidentity <> '' \
+                coalesce(o.collname::text, ''), a.atthasdef OR a.attidentity <> '', \
+                c.relpersistence = 'p' \
          FROM pg_catalog.pg_class AS c \
          JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
          JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid \
@@ -116,7 +129,7 @@ async fn columns(
          WHERE n.nspname = $1 AND c.relname = ANY($2::name[]) AND c.relkind IN ('r', 'p') \
                AND a.attnum > 0 AND NOT a.attisdropped",
     );
-    let mut found: BTreeMap<String, BTreeMap<String, FoundColumn>> = BTreeMap::new();
+    let mut found: BTreeMap<String, FoundTable> = BTreeMap::new();
     for row in conn.rows(&sql, args![schema.name(), names]).await? {
         let column = FoundColumn {
             kind: row.cell(2)?,
@@ -124,7 +137,9 @@ async fn columns(
             collation: row.cell(4)?,
             filled: row.cell(5)?,
         };
-        found.entry(row.cell(0)?).or_default().insert(row.cell(1)?, column);
+        let table = found.entry(row.cell(0)?).or_default();
+        table.durable = row.cell(6)?;
+        table.columns.insert(row.cell(1)?, column);
     }
     Ok(found)
 }
@@ -171,7 +186,7 @@ async fn indexes(
         tables.iter().flat_map(|table| table.indexes.iter().map(|index| index.name.clone())).collect();
     let sql = Sql::from(
         "SELECT i.relname::text, t.relname::text, x.indisunique, x.indisprimary, x.indisvalid, \
-                x.indpred IS NOT NULL, \
+                x.indpred IS NOT NULL, x.indimmediate, \
                 ARRAY(SELECT coalesce(a.attname::text, '') \
                       FROM unnest(x.indkey::smallint[]) WITH ORDINALITY AS k(number, place) \
                       LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = x.indrelid AND a.attnum = k.number \
@@ -190,7 +205,8 @@ async fn indexes(
             primary: row.cell(3)?,
             valid: row.cell(4)?,
             partial: row.cell(5)?,
-            columns: row.cell(6)?,
+            immediate: row.cell(6)?,
+            columns: row.cell(7)?,
         };
         found.insert(row.cell::<String>(0)?, index);
     }
@@ -226,6 +242,9 @@ fn compare_index(table: &Table, index: &Index, found: Option<&FoundIndex>, probl
     }
     if found.partial {
         problems.push(format!("{what} {at} has a condition, it should have none"));
+    }
+    if !found.immediate {
+        problems.push(format!("{what} {at} is deferrable, it should not be"));
     }
     if !found.valid {
         problems.push(format!("{what} {at} is not valid: drop it and build it again"));

@@ -323,11 +323,9 @@ pub(crate) fn timer(context: &ContextName) -> Table {
 
 /// The function that appends to an aggregate type's log: its text, as it creates or replaces it.
 pub(crate) fn append_function(schema: &Schema, aggregate_type: &AggregateType) -> String {
-    include_str!("../../sql/append.sql")
-        .trim_end()
-        .replace("{function}", &schema.at(&names::append_function(aggregate_type)))
-        .replace("{counter}", &schema.at(&names::counter(aggregate_type.context())))
-        .replace("{log}", &schema.at(&names::log(aggregate_type)))
-        .replace("{now}", schema.now())
-        + ";"
+    let function = schema.at(&names::append_function(aggregate_type));
+    let counter = schema.at(&names::counter(aggregate_type.context()));
+    let log = schema.at(&names::log(aggregate_type));
+    let parts = [("function", function.as_str()), ("counter", &counter), ("log", &log)];
+    schema.sql_with(include_str!("../../sql/append.sql").trim_end(), &parts) + ";"
 }
