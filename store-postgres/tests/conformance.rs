@@ -8,7 +8,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use support::Schema;
 use wow_store_api::{EventStore, ManualClock, PartitionId, Position, Result, Timestamp};
-use wow_store_conformance::{Backend, Place, Settings, async_trait, run};
+use wow_store_conformance::{Backend, Place, Settings, async_trait, run, server::PostgresServer};
 use wow_store_postgres::{PostgresConfig, PostgresStore};
 
 struct Postgres;
@@ -49,19 +49,15 @@ impl Place for PostgresPlace {
     }
 
     async fn lose_log_after(&self, partition: &PartitionId, after_position: Position) -> bool {
-        // The cases that need it have commits of one type only.
-        let (log, counter) =
-            (self.schema.at("wow_log__shop__order"), self.schema.at("wow_log__shop__partition"));
-        let sql = format!(
-            "DELETE FROM {log} WHERE partition = {0} AND position > {after_position}; \
-             UPDATE {counter} SET position = {after_position} WHERE partition = {0}",
-            partition.index()
-        );
-        self.schema.execute(&sql).await;
+        self.schema.lose_log_after(partition, after_position).await;
         true
     }
 }
 
 fn main() -> ExitCode {
+    // Once, instead of once for each test, where there is no server to be had.
+    if !std::env::args().any(|argument| argument == "--list") {
+        let _ = PostgresServer::shared();
+    }
     run(Postgres)
 }
