@@ -5,9 +5,11 @@ use std::{borrow::Cow, sync::Arc};
 use anyhow::{Result, bail};
 use wow_store_api::{EventStore, MemoryStore};
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
+use wow_store_postgres::{PostgresConfig, PostgresStore};
 
-/// Opens the store that `target` names: a directory, which is made if it is not there, `memory` for a store that ends
-/// with the program, or the URL of a database, e.g. `mongodb://localhost/shop?replicaSet=rs0`.
+/// Opens the store that `target` names: a directory, which is made if it is not there; the URL of a database, e.g.
+/// `postgres://user:password@host/database` or `mongodb://localhost/shop?replicaSet=rs0`; or `memory` for a store that
+/// ends with the program.
 ///
 /// Everything else in the examples works with `dyn EventStore`: another backend is another target, not other code.
 ///
@@ -17,13 +19,17 @@ pub async fn open_store(target: &str) -> Result<Arc<dyn EventStore>> {
     if target == "memory" {
         return Ok(Arc::new(MemoryStore::new()));
     }
-    if target.starts_with("mongodb://") || target.starts_with("mongodb+srv://") {
-        return open_mongo(target).await;
+    match target.split_once("://") {
+        None => Ok(Arc::new(EmbeddedStore::open(EmbeddedConfig::new(target)).await?)),
+        Some(("postgres" | "postgresql", _)) => {
+            Ok(Arc::new(PostgresStore::open(PostgresConfig::new(target)?).await?))
+        }
+        Some(("mongodb" | "mongodb+srv", _)) => open_mongo(target).await,
+        Some(_) => bail!(
+            "cannot open {}: give a directory, a URL like postgres://user:password@host/database, or `memory`",
+            shown(target)
+        ),
     }
-    if target.contains("://") {
-        bail!("cannot open {}: give a directory, or `memory`", shown(target));
-    }
-    Ok(Arc::new(EmbeddedStore::open(EmbeddedConfig::new(target)).await?))
 }
 
 #[cfg(feature = "mongo")]

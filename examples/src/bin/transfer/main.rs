@@ -44,8 +44,9 @@ use crate::{
 /// Moves money between accounts, many transfers at a time, and proves from the log that none was lost.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The directory of the store, made if it is not there; or `memory` for one that is gone afterwards.
-    #[arg(long, value_name = "DIR", default_value = "data/transfer")]
+    /// The directory of the store, made if it is not there; the URL of a database (postgres://…); or `memory` for a store
+    /// that is gone afterwards.
+    #[arg(long, value_name = "DIR|URL", default_value = "data/transfer")]
     data: String,
     /// How many accounts there are; each is opened with 100.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=100_000))]
