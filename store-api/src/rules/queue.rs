@@ -286,11 +286,23 @@ impl<R: Reply> Batch<R> {
 
 /// The error of an append after earlier attempts, one of them perhaps of unknown outcome (L6).
 ///
-/// A refusal stands whatever those came to: they would have been found by their command ids. Anything else after an
-/// attempt of unknown outcome leaves it unknown.
+/// A refusal that rests on the request itself, or on having looked, stands whatever those came to: they would have been
+/// found by their command ids. Anything else after an attempt of unknown outcome leaves it unknown.
 #[must_use]
 pub fn settled(error: Error, unknown: bool) -> Error {
-    let refusal = error.outcome() == Outcome::NotApplied && !error.is_transient();
+    let refusal = matches!(
+        error.kind(),
+        ErrorKind::InvalidName { .. }
+            | ErrorKind::InvalidInput { .. }
+            | ErrorKind::Unrepresentable { .. }
+            | ErrorKind::TooLarge { .. }
+            | ErrorKind::VersionConflict { .. }
+            | ErrorKind::Fenced { .. }
+            | ErrorKind::ReservationTaken { .. }
+            | ErrorKind::ReservationNotHeld { .. }
+            | ErrorKind::TimerExists { .. }
+            | ErrorKind::Exhausted { .. }
+    );
     if unknown && !refusal { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
@@ -400,5 +412,7 @@ mod tests {
         assert_eq!(settled(timeout.clone(), true).outcome(), Outcome::Unknown);
         assert_eq!(settled(timeout, false).outcome(), Outcome::NotApplied);
         assert_eq!(settled(Error::invalid_input("no"), true).outcome(), Outcome::NotApplied);
+        let closed = Error::not_applied(ErrorKind::Closed);
+        assert_eq!(settled(closed, true).outcome(), Outcome::Unknown, "nobody looked");
     }
 }

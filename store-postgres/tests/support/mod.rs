@@ -17,7 +17,9 @@ use sqlx::{
     postgres::PgConnectOptions,
 };
 use tokio::time::{Instant, sleep};
-use wow_store_api::{AggregateId, AggregateType, Commit, ContextName, ErrorKind, PartitionId, Position, Result};
+use wow_store_api::{
+    AggregateId, AggregateType, Commit, ContextName, ErrorKind, PartitionId, Position, Result,
+};
 use wow_store_conformance::server::PostgresServer;
 use wow_store_postgres::{Pooler, PostgresConfig, PostgresStore};
 
