@@ -50,7 +50,7 @@ enum Process {
     None,
     Local(Local),
     Container {
-        running: Running,
+        running: Box<Running>,
         port: u16,
     },
 }
