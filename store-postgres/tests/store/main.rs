@@ -1,6 +1,11 @@
 //! What only this backend has, on a real server: its schema, its sessions, its statements.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a panic is how a test says no")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a panic is how a test says no"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
