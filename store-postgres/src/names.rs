@@ -125,6 +125,12 @@ impl Schema {
         &self.quoted
     }
 
+    /// The key of an advisory lock that all nodes take for this. Locks belong to the whole database, so the schema is
+    /// part of it.
+    pub(crate) fn lock_key(&self, what: &str) -> i64 {
+        i64::from_ne_bytes(hash(&format!("wow_store {what} {}", self.name)).to_ne_bytes())
+    }
+
     /// A table or function of the schema in SQL.
     pub(crate) fn at(&self, name: &str) -> String {
         format!("{}.{}", self.quoted, quote(name))

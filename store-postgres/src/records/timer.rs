@@ -229,10 +229,15 @@ impl Timers for PostgresStore {
         let inner = &self.inner;
         claim.check().map_err(|error| inner.named("claim_timers", error))?;
         let context = &claim.context;
+        // Claims take turns, or one would skip what the other is about to leave, and take what is due later. What
+        // others hold is skipped: a claim waits for claims only.
+        let turn = inner.schema.lock_key(&format!("timers {context}"));
         let sql = inner.timer_sql(
             context,
-            "WITH clock AS MATERIALIZED (
-                 SELECT {now} AS now
+            "WITH turn AS MATERIALIZED (
+                 SELECT pg_catalog.pg_advisory_xact_lock($4) AS taken
+             ), clock AS MATERIALIZED (
+                 SELECT {now} AS now FROM turn
              ), due AS MATERIALIZED (
                  SELECT t.id FROM {timer} AS t
                  WHERE t.due_at <= (SELECT now FROM clock) AND t.claimable_at <= (SELECT now FROM clock)
@@ -247,7 +252,7 @@ impl Timers for PostgresStore {
         );
         // A claim whose reply is lost expires, as that of a node that crashed.
         attempt!(inner, Kind::Repeatable, "claim_timers", |conn| {
-            let arguments = args![limit(claim.limit), claim.member.as_str(), millis(claim.ttl)];
+            let arguments = args![limit(claim.limit), claim.member.as_str(), millis(claim.ttl), turn];
             let rows = or_none(conn.rows(&sql, arguments).await, Vec::new())?;
             let claimed = rows.iter().map(|row| timer(row, context)).collect::<Result<Vec<_>, _>>();
             let mut claimed = claimed?;

@@ -87,8 +87,7 @@ impl Part {
     /// transaction; it is waited for as long as the session's `lock_timeout` says.
     async fn make(&self, conn: &mut Conn, schema: &Schema) -> Result<(), Fault> {
         let exists = inspect::schema_exists(conn, schema).await?;
-        let key =
-            i64::from_ne_bytes(names::hash(&format!("wow_store schema {}", schema.name())).to_ne_bytes());
+        let key = schema.lock_key("schema");
         conn.begin().await?;
         conn.batch(format!("SELECT pg_catalog.pg_advisory_xact_lock({key});")).await?;
         if !exists {
