@@ -39,7 +39,7 @@ async fn sixteen_nodes_start_at_once_on_an_empty_database() {
         let positions: Vec<u64> = page.commits.iter().map(|commit| commit.position).collect();
         assert_eq!(
             positions,
-            (1..=2 * NODES as u64).collect::<Vec<_>>(),
+            (1..).take(2 * NODES).collect::<Vec<_>>(),
             "every node sees all, without a hole"
         );
         let types: BTreeSet<_> = store.aggregate_types().await.unwrap().into_iter().collect();
