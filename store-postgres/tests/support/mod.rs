@@ -16,7 +16,11 @@ use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Row as _,
     postgres::PgConnectOptions,
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+    time::{Instant, sleep},
+};
 use wow_store_api::{
     AggregateId, AggregateType, Commit, ContextName, ErrorKind, PartitionId, Position, Result,
 };
@@ -225,7 +229,7 @@ impl Drop for Schema {
 /// Runs SQL wherever this is: on a thread without a runtime around it. A server that the test has killed needs no
 /// cleaning.
 fn run_aside(url: &str, sql: String) {
-    let url = url.to_owned();
+    let (url, sql) = (url.to_owned(), format!("SET lock_timeout = '20s'; {sql}"));
     let running = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime
@@ -236,5 +240,10 @@ fn run_aside(url: &str, sql: String) {
             })
             .map_err(std::io::Error::other)
     });
-    let _ = running.join();
+    let wait = || drop(running.join());
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        // What the SQL waits for may be a task that this thread would have run.
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(wait),
+        _ => wait(),
+    }
 }
