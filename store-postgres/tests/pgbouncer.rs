@@ -27,6 +27,9 @@ use wow_store_postgres::{Pooler, PostgresConfig, PostgresStore, PushState};
 
 const SETTING: &str = "WOW_TEST_PGBOUNCER";
 
+/// Runs a program until the pipe that it reads from is closed, which only this process holds: whatever becomes of it.
+const WATCHED: &str = "trap '' INT TERM HUP; \"$@\" </dev/null & program=$!; read -r _; kill $program; wait";
+
 /// A pooler in front of the server, ended with this process.
 struct PgBouncer {
     process: Child,
@@ -58,17 +61,16 @@ impl PgBouncer {
             users.display()
         );
         fs::write(&configuration, supported(program, &text)).unwrap();
-        let mut command = Command::new(program);
-        command.arg(&configuration);
+        let mut command = Command::new("sh");
+        command.args(["-c", WATCHED, "sh"]);
         if is_root() {
             // It refuses to run as root.
             let owned = Command::new("chown").args(["-R", "nobody"]).arg(directory.path()).status().unwrap();
             assert!(owned.success(), "the pooler's user gets its directory");
-            command = Command::new("runuser");
-            command.args(["-u", "nobody", "--"]).arg(program).arg(&configuration);
+            command.args(["runuser", "-u", "nobody", "--"]);
         }
-        let process =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        command.arg(program).arg(&configuration).stdin(Stdio::piped());
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "the pooler does not come up");
@@ -84,9 +86,7 @@ impl PgBouncer {
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
-        // Its own program, not the one that changed the user.
-        let _ = Command::new("pkill").args(["-TERM", "-P", &self.process.id().to_string()]).status();
-        let _ = Command::new("kill").arg(self.process.id().to_string()).stderr(Stdio::null()).status();
+        drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
