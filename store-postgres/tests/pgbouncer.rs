@@ -28,7 +28,7 @@ use wow_store_postgres::{Pooler, PostgresConfig, PostgresStore, PushState};
 const SETTING: &str = "WOW_TEST_PGBOUNCER";
 
 /// Runs a program until the pipe that it reads from is closed, which only this process holds: whatever becomes of it.
-const WATCHED: &str = "trap '' INT TERM HUP; \"$@\" </dev/null & program=$!; read -r _; kill $program; wait";
+const WATCHED: &str = "\"$@\" </dev/null & program=$!; trap '' INT TERM HUP; read -r _; kill $program; wait";
 
 /// A pooler in front of the server, ended with this process.
 struct PgBouncer {
