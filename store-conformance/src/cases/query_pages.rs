@@ -363,8 +363,13 @@ async fn projection_keeps_only_what_is_asked_for(env: Env) {
     store_body(store, "object", body).await;
     store_body(store, "scalar", "17").await;
     let path = |pointer: &str| pointer.parse::<Path>().expect("a valid pointer");
-    // Compared by value: a store may change the order of keys.
     let json = |text: &str| Payload::from_json(text).expect("a payload");
+    // A store may change the order of keys, and no digit.
+    let exact = |payload: &Payload| {
+        let mut letters = payload.as_json().as_bytes().to_vec();
+        letters.sort_unstable();
+        (payload.clone(), letters)
+    };
     for (pointers, expected) in [
         (vec!["/z"], r#"{"z":1.10}"#),
         (vec!["/a/b/c", "/z"], r#"{"z":1.10,"a":{"b":{"c":[1,{"d":2}]}}}"#),
@@ -378,17 +383,17 @@ async fn projection_keeps_only_what_is_asked_for(env: Env) {
         let sorted = [Sort::ascending(at("z"))];
         let query = snapshots().with_projection(paths.clone()).with_sort(sorted.clone());
         let page = store.query_snapshots(query).await.expect("a page");
-        let states: Vec<&Payload> = page.items.iter().map(|item| &item.state).collect();
-        let expected = [&json("{}"), &json(expected)];
+        let states: Vec<_> = page.items.iter().map(|item| exact(&item.state)).collect();
+        let expected = [exact(&json("{}")), exact(&json(expected))];
         assert_eq!(states, expected, "what {pointers:?} leave of a state");
         let page =
             store.query_events(events().with_projection(paths).with_sort(sorted)).await.expect("a page");
-        let bodies: Vec<&Payload> = page.items.iter().map(|item| &item.body).collect();
+        let bodies: Vec<_> = page.items.iter().map(|item| exact(&item.body)).collect();
         assert_eq!(bodies, expected, "what {pointers:?} leave of a body");
     }
     let whole = store.query_snapshots(snapshots()).await.expect("a page");
-    let states: Vec<&Payload> = whole.items.iter().map(|item| &item.state).collect();
-    assert_eq!(states, [&json(body), &json("17")], "without a projection all of it");
+    let states: Vec<_> = whole.items.iter().map(|item| exact(&item.state)).collect();
+    assert_eq!(states, [exact(&json(body)), exact(&json("17"))], "without a projection all of it");
 }
 
 #[track_caller]
