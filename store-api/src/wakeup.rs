@@ -154,6 +154,12 @@ impl Wakeups {
         }
     }
 
+    /// Whether nothing can come of it any more: it is closed, or this is the last clone and nobody watches.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        let hub = lock(&self.0);
+        hub.closed || Arc::strong_count(&self.0) == 1 && hub.slots().is_empty()
+    }
+
     fn slots_of(&self, context: &ContextName) -> Vec<Arc<Mutex<Slot>>> {
         lock(&self.0).watchers.get(context).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }

@@ -405,7 +405,11 @@ impl StoreAdmin for MemoryStore {
     }
 
     async fn close(&self) -> Result<()> {
-        self.closed.store(true, Ordering::SeqCst);
+        {
+            // What has the lock now is finished; what comes later sees that it is closed.
+            let _state = self.lock();
+            self.closed.store(true, Ordering::SeqCst);
+        }
         self.wakeups.close();
         Ok(())
     }

@@ -5,6 +5,8 @@
 mod log;
 mod query;
 mod records;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -48,7 +50,7 @@ pub struct MemoryStore {
 struct Place {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// The hubs of all handles: a commit through one wakes the tails of all.
+    /// The hubs of all handles in use: a commit through one wakes the tails of all.
     hubs: Mutex<Vec<Wakeups>>,
 }
 
@@ -144,7 +146,11 @@ impl MemoryStore {
 
     fn open(name: Arc<str>, partitions: PartitionCount, place: Arc<Place>) -> Self {
         let wakeups = Wakeups::new();
-        place.hubs.lock().unwrap_or_else(PoisonError::into_inner).push(wakeups.clone());
+        {
+            let mut hubs = place.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+            hubs.retain(|hub| !hub.is_forgotten());
+            hubs.push(wakeups.clone());
+        }
         Self { name, partitions, place, wakeups, closed: Arc::default() }
     }
 
@@ -154,12 +160,13 @@ impl MemoryStore {
         operation: &'static str,
         act: impl FnOnce(&mut State, Timestamp) -> Result<T>,
     ) -> Result<T> {
+        let mut state = self.lock();
+        // Under the lock: nothing changes any more once `close` has returned.
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::not_applied(ErrorKind::Closed)
                 .with_operation(operation)
                 .with_store(&self.name));
         }
-        let mut state = self.lock();
         let now = self.place.clock.now();
         act(&mut state, now).map_err(|error| error.with_operation(operation).with_store(&self.name))
     }
