@@ -55,7 +55,8 @@ pub fn record_attempt(attempt: &Attempt, known: Option<&Failure>, now: Timestamp
     }
 }
 
-/// Parks: the entry to store and return. One that is parked already comes back unchanged.
+/// Parks: the entry to store and return. One that is parked already comes back unchanged. One that is retrying keeps
+/// what it still had to handle: parking at a later commit skips none before it (F2).
 #[must_use]
 pub fn park(park: &Park, known: Option<&Failure>, now: Timestamp) -> Failure {
     let known = known.cloned().unwrap_or_else(|| new(&park.attempt, FailureState::Trying, now));
@@ -65,7 +66,10 @@ pub fn park(park: &Park, known: Option<&Failure>, now: Timestamp) -> Failure {
     Failure {
         state: FailureState::Parked,
         commit: park.attempt.commit.clone(),
-        from_version: park.attempt.commit.version,
+        from_version: match known.state {
+            FailureState::Trying | FailureState::Parked => park.attempt.commit.version,
+            FailureState::Retrying => known.from_version.min(park.attempt.commit.version),
+        },
         event: park.event.as_deref().map(cut),
         error: Some(cut(&park.error)),
         updated_at: now,
@@ -87,11 +91,14 @@ pub fn retry(known: Option<&Failure>, now: Timestamp) -> Option<Failure> {
 }
 
 /// Skips the failed commit: the entry to store and the record of the discard; `None` if it is not parked at this
-/// version.
+/// version, or commits before it are still to be handled, which would be skipped with it (F2).
 #[must_use]
 pub fn discard(known: Option<&Failure>, version: Version, now: Timestamp) -> Option<(Failure, Discarded)> {
-    let known =
-        known.filter(|known| known.state == FailureState::Parked && known.commit.version == version)?;
+    let known = known.filter(|known| {
+        known.state == FailureState::Parked
+            && known.commit.version == version
+            && known.from_version >= version
+    })?;
     let discarded = Discarded {
         subscription: known.subscription.clone(),
         aggregate_id: known.aggregate_id.clone(),
