@@ -37,9 +37,9 @@ impl Checkpoints for MemoryStore {
     async fn save_checkpoint(&self, save: SaveCheckpoint) -> Result<CheckpointSaved> {
         self.with("save_checkpoint", |state, now| {
             save.check()?;
+            state.fence(save.fence().as_ref())?;
             let key = (save.subscription.clone(), save.partition.clone());
             let (next, saved) = rules::checkpoint::save(&save, state.checkpoints.get(&key), now)?;
-            state.fence(save.fence().as_ref())?;
             state.checkpoints.insert(key, next);
             Ok(saved)
         })
@@ -48,9 +48,9 @@ impl Checkpoints for MemoryStore {
     async fn reset_checkpoint(&self, reset: SaveCheckpoint) -> Result<()> {
         self.with("reset_checkpoint", |state, now| {
             reset.check()?;
+            state.fence(reset.fence().as_ref())?;
             let key = (reset.subscription.clone(), reset.partition.clone());
             let next = rules::checkpoint::set(&reset, state.checkpoints.get(&key), now)?;
-            state.fence(reset.fence().as_ref())?;
             state.checkpoints.insert(key, next);
             Ok(())
         })

@@ -1,4 +1,5 @@
-//! Checkpoints (C1, C2). The fence is checked first, with [`super::fence::check`].
+//! Checkpoints (C1, C2). The fence is checked first, with [`super::fence::check`], so that a refusal names the highest
+//! epoch known: a lease is never behind the checkpoints that were saved with its epochs.
 
 use crate::{
     checkpoint::{Checkpoint, CheckpointSaved, SaveCheckpoint},
