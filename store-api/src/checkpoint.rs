@@ -94,33 +94,65 @@ pub enum CheckpointSaved {
 /// see the backend's own methods.
 #[async_trait]
 pub trait Checkpoints: Send + Sync {
-    /// The checkpoint of a subscription in a partition; `None` if it was never saved.
+    /// The checkpoint of a subscription in a partition, as it was last saved (C1); `None` if it never was. Whether there is
+    /// such a partition is not looked at.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{Checkpoints, ContextName, MemoryStore, PartitionId, SaveCheckpoint, SubscriptionName};
+    /// # let store = MemoryStore::new();
+    /// # let (shop, mailer) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?);
+    /// # let partition = PartitionId::new(shop.clone(), 0);
+    /// let go_on_after = store.checkpoint(&mailer, &partition).await?.map_or(0, |checkpoint| checkpoint.position);
+    /// assert_eq!(go_on_after, 0, "never saved: from the start");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn checkpoint(
         &self,
         subscription: &SubscriptionName,
         partition: &PartitionId,
     ) -> Result<Option<Checkpoint>>;
 
-    /// All checkpoints in a context, by subscription and partition.
+    /// All checkpoints in a context (C1), by subscription and partition, however many; none if there are none.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{Checkpoints, ContextName, MemoryStore, PartitionId, SaveCheckpoint, SubscriptionName};
+    /// # let store = MemoryStore::new();
+    /// # let (shop, mailer) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?);
+    /// # let partition = PartitionId::new(shop.clone(), 0);
+    /// store.save_checkpoint(SaveCheckpoint::new(mailer.clone(), partition, 10)).await?;
+    /// let all = store.checkpoints(&shop).await?;
+    /// assert_eq!((all.len(), &all[0].subscription, all[0].position), (1, &mailer, 10));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn checkpoints(&self, context: &ContextName) -> Result<Vec<Checkpoint>>;
 
     /// Saves a checkpoint.
     ///
     /// - C1 **Forward only**: if it is already further, it stays and [`CheckpointSaved::Ahead`] says where.
     /// - C2 **Fenced**: with an epoch, it is refused if a higher epoch of the lease is known, from the checkpoint,
-    ///   from the lease or from another fenced write. A save that finds the checkpoint ahead still raises its epoch.
+    ///   from the lease or from another fenced write; the error names the highest. The same epoch goes through, and a
+    ///   newer one is remembered. A save that finds the checkpoint ahead still raises its epoch.
     ///
-    /// Whether the log has the position is not looked at: the log may be in another store.
+    /// Positions are 0 to [`MAX_COUNTER`] (inclusive). Whether the log has the position is not looked at: the log may
+    /// be in another store.
     ///
     /// # Errors
     /// [`Fenced`](crate::ErrorKind::Fenced); [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond [`MAX_COUNTER`];
     /// those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the checkpoint saved or as it was. Saving again is always right.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -140,10 +172,27 @@ pub trait Checkpoints: Send + Sync {
     /// ```
     async fn save_checkpoint(&self, save: SaveCheckpoint) -> Result<CheckpointSaved>;
 
-    /// Sets a checkpoint to a position, forward or **back** (C1): the way to handle a log again, or to skip. Its epoch
-    /// never falls.
+    /// Sets a checkpoint to a position, forward or **back** (C1): the way to handle a log again (0: all of it), or to skip.
+    /// Fenced as a save is (C2); its epoch never falls. The bounds are those of
+    /// [`save_checkpoint`](Self::save_checkpoint).
     ///
     /// # Errors
     /// As for [`save_checkpoint`](Self::save_checkpoint).
+    ///
+    /// Cancel-safety: dropping the future leaves the checkpoint reset or as it was. Resetting again is fine while nobody
+    /// has gone on from there.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{Checkpoints, ContextName, MemoryStore, PartitionId, SaveCheckpoint, SubscriptionName};
+    /// # let store = MemoryStore::new();
+    /// # let (shop, mailer) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?);
+    /// # let partition = PartitionId::new(shop.clone(), 0);
+    /// let at = |position| SaveCheckpoint::new(mailer.clone(), partition.clone(), position);
+    /// store.save_checkpoint(at(10)).await?;
+    /// store.reset_checkpoint(at(0)).await?;
+    /// assert_eq!(store.checkpoint(&mailer, &partition).await?.unwrap().position, 0);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn reset_checkpoint(&self, reset: SaveCheckpoint) -> Result<()>;
 }

@@ -189,9 +189,15 @@ pub trait Leases: Send + Sync {
     /// - E2 **The epoch rises** with every acquire, never falls, never repeats, also after expiry and release, and
     ///   goes above any epoch seen on a fenced write.
     ///
+    /// The time to live is more than zero, at most [`MAX_TTL`], rounded up to whole milliseconds; at its last instant
+    /// the lease is over (exclusive). Whether there is such a partition, or such a member, is not looked at.
+    ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for the time to live;
     /// [`Exhausted`](crate::ErrorKind::Exhausted); those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the lease taken or as it was. If it was taken, [`leases`](Self::leases)
+    /// shows it; left alone, it expires.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -218,45 +224,147 @@ pub trait Leases: Send + Sync {
     /// ```
     async fn acquire_lease(&self, request: AcquireLease) -> Result<LeaseAcquired>;
 
-    /// Renews leases, all in one step, answered in the order of the tokens: each lasts `ttl` from now if it is live
-    /// and the token is its owner's (E1). One that expired is lost even if nobody took it: an expired lease never
-    /// comes back under its old epoch.
+    /// Renews leases, all in one step, answered in the order of the tokens: each lasts `ttl` from now if it is live and the
+    /// token is its owner's (E1), under the same epoch (E2). One that expired is lost even if nobody took it: an expired
+    /// lease never comes back under its old epoch.
+    ///
+    /// The time to live is bounded as for [`acquire_lease`](Self::acquire_lease). Any number of tokens goes, each of any
+    /// group and context: none gives no answers, one that is given twice is answered twice.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for the time to live; those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves all of them renewed or none. Renew again.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{AcquireLease, ContextName, Heartbeat, LeaseAcquired, LeaseRenewed, Leases, MemberId, MemoryStore,
+    /// #     PartitionId, SubscriptionName};
+    /// # let (store, ttl) = (MemoryStore::new(), Duration::from_secs(10));
+    /// # let (shop, group, me) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?, MemberId::generate("node"));
+    /// # let ask = AcquireLease::new(group.clone(), PartitionId::new(shop.clone(), 0), me.clone(), ttl);
+    /// let LeaseAcquired::Acquired(lease) = store.acquire_lease(ask).await? else { panic!() };
+    /// let renewed = store.renew_leases(&[lease.token(&me)], ttl).await?;
+    /// let LeaseRenewed::Renewed(until) = renewed[0] else { panic!("lost: stop working") };
+    /// assert!(until >= lease.expires_at);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn renew_leases(&self, tokens: &[LeaseToken], ttl: Duration) -> Result<Vec<LeaseRenewed>>;
 
-    /// Gives a lease back, so that another member can take it at once. Only the token of the current owner does
-    /// (E1), and the epoch is kept (E2). Says whether it was given back: `false` if it was not this owner's any more.
-    /// A lease that expired but was not taken can be given back.
+    /// Gives a lease back, so that another member can take it at once. Only the token of the current owner does (E1), and
+    /// the epoch is kept (E2). Says whether it was given back: `false` if it was not this owner's any more. A lease that
+    /// expired but was not taken can be given back.
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the lease given back or held. Release again: `false` if it was.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{AcquireLease, ContextName, Heartbeat, LeaseAcquired, LeaseRenewed, Leases, MemberId, MemoryStore,
+    /// #     PartitionId, SubscriptionName};
+    /// # let (store, ttl) = (MemoryStore::new(), Duration::from_secs(10));
+    /// # let (shop, group, me) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?, MemberId::generate("node"));
+    /// # let ask = AcquireLease::new(group.clone(), PartitionId::new(shop.clone(), 0), me.clone(), ttl);
+    /// let LeaseAcquired::Acquired(lease) = store.acquire_lease(ask).await? else { panic!() };
+    /// assert!(store.release_lease(&lease.token(&me)).await?);
+    /// assert!(!store.release_lease(&lease.token(&me)).await?, "it is nobody's now");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn release_lease(&self, token: &LeaseToken) -> Result<bool>;
 
-    /// All leases of a group in a context, by partition, also expired and released ones.
+    /// All leases of a group in a context, by partition, also expired and released ones (they keep their epochs, E2), and
+    /// those that are only known from fenced writes. Never taken ones are not there.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{AcquireLease, ContextName, Heartbeat, LeaseAcquired, LeaseRenewed, Leases, MemberId, MemoryStore,
+    /// #     PartitionId, SubscriptionName};
+    /// # let (store, ttl) = (MemoryStore::new(), Duration::from_secs(10));
+    /// # let (shop, group, me) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?, MemberId::generate("node"));
+    /// # let ask = AcquireLease::new(group.clone(), PartitionId::new(shop.clone(), 0), me.clone(), ttl);
+    /// store.acquire_lease(ask).await?;
+    /// let now = wow_store_api::StoreAdmin::now(&store).await?;
+    /// let owners: Vec<_> = store.leases(&group, &shop).await?.into_iter().map(|it| it.live_owner(now).cloned()).collect();
+    /// assert_eq!(owners, [Some(me)]);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn leases(&self, group: &SubscriptionName, context: &ContextName) -> Result<Vec<Lease>>;
 
-    /// Tells the group that a member is alive (E3). The first one announces it; `joined_at` stays until it leaves or
-    /// its time to live is over.
+    /// Tells the group that a member is alive (E3). The first one announces it; `joined_at` stays until it leaves or its
+    /// time to live is over. The time to live is bounded as for [`acquire_lease`](Self::acquire_lease), and counts from now.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for the time to live; those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the sign of life seen or not. Send it again.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{AcquireLease, ContextName, Heartbeat, LeaseAcquired, LeaseRenewed, Leases, MemberId, MemoryStore,
+    /// #     PartitionId, SubscriptionName};
+    /// # let (store, ttl) = (MemoryStore::new(), Duration::from_secs(10));
+    /// # let (shop, group, me) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?, MemberId::generate("node"));
+    /// # let ask = AcquireLease::new(group.clone(), PartitionId::new(shop.clone(), 0), me.clone(), ttl);
+    /// let member = store.heartbeat(Heartbeat::new(group, me, ttl)).await?;
+    /// assert!(member.joined_at < member.expires_at);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<Member>;
 
-    /// The members of a group that are alive now, by member id.
+    /// The members of a group that are alive now, by member id (E3): those whose time to live is not over (exclusive), by
+    /// the store's clock. What [`share_out`] shares among.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{AcquireLease, ContextName, Heartbeat, LeaseAcquired, LeaseRenewed, Leases, MemberId, MemoryStore,
+    /// #     PartitionId, SubscriptionName};
+    /// # let (store, ttl) = (MemoryStore::new(), Duration::from_secs(10));
+    /// # let (shop, group, me) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?, MemberId::generate("node"));
+    /// # let ask = AcquireLease::new(group.clone(), PartitionId::new(shop.clone(), 0), me.clone(), ttl);
+    /// store.heartbeat(Heartbeat::new(group.clone(), me.clone(), ttl)).await?;
+    /// assert_eq!(store.members(&group).await?[0].member, me);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn members(&self, group: &SubscriptionName) -> Result<Vec<Member>>;
 
-    /// Takes a member out of its group. Its leases stay as they are: release them first. Says whether it was there.
+    /// Takes a member out of its group, so that its partitions are shared out anew at once (E3). Its leases stay as they
+    /// are, with their epochs (E2): release them first. Says whether it was there and alive.
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the member in or out. Leave again: `false` if it was out.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{AcquireLease, ContextName, Heartbeat, LeaseAcquired, LeaseRenewed, Leases, MemberId, MemoryStore,
+    /// #     PartitionId, SubscriptionName};
+    /// # let (store, ttl) = (MemoryStore::new(), Duration::from_secs(10));
+    /// # let (shop, group, me) = (ContextName::new("shop")?, SubscriptionName::new("mailer")?, MemberId::generate("node"));
+    /// # let ask = AcquireLease::new(group.clone(), PartitionId::new(shop.clone(), 0), me.clone(), ttl);
+    /// store.heartbeat(Heartbeat::new(group.clone(), me.clone(), ttl)).await?;
+    /// assert!(store.leave(&group, &me).await?);
+    /// assert!(store.members(&group).await?.is_empty());
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn leave(&self, group: &SubscriptionName, member: &MemberId) -> Result<bool>;
 }
 

@@ -27,7 +27,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// Longest error text that is kept, in bytes (inclusive); the rest is cut at a character boundary.
+/// Longest error text, and longest event name, that is kept, in bytes (inclusive); the rest is cut at a character
+/// boundary.
 pub const MAX_FAILURE_TEXT_BYTES: usize = 4096;
 
 /// The state of an entry.
@@ -64,11 +65,12 @@ pub struct Failure {
     pub state: FailureState,
     /// The commit that was tried or failed last.
     pub commit: FailedCommit,
-    /// The first version that still has to be handled.
+    /// The first version that still has to be handled. Never beyond the failed commit of a parked aggregate; before it
+    /// if it was parked while earlier commits were still to be retried.
     pub from_version: Version,
     /// How often a handler was started since the aggregate last succeeded or was asked to be retried.
     pub attempts: u32,
-    /// The event that failed last.
+    /// The event that failed last, cut to [`MAX_FAILURE_TEXT_BYTES`].
     pub event: Option<String>,
     /// The error it failed with, cut to [`MAX_FAILURE_TEXT_BYTES`].
     pub error: Option<String>,
@@ -169,9 +171,9 @@ impl Attempt {
 pub struct Park {
     /// The attempt that failed.
     pub attempt: Attempt,
-    /// The event that failed.
+    /// The event that failed; cut to [`MAX_FAILURE_TEXT_BYTES`].
     pub event: Option<String>,
-    /// The error. No payloads and no credentials, please: operators read it.
+    /// The error; cut to [`MAX_FAILURE_TEXT_BYTES`]. No payloads and no credentials, please: operators read it.
     pub error: String,
 }
 
@@ -201,7 +203,7 @@ pub struct ListFailures {
     pub state: Option<FailureState>,
     /// Only aggregates behind this one (exclusive).
     pub after: Option<AggregateId>,
-    /// At most so many (inclusive).
+    /// At most so many (inclusive); 0: none. There is no largest limit.
     pub limit: usize,
 }
 
@@ -269,58 +271,131 @@ pub struct FailureCounts {
 /// one is known; `retry` and `discard` are an operator's and carry none.
 #[async_trait]
 pub trait FailureLedger: Send + Sync {
-    /// Counts an attempt **before** the handler runs, so that an event that kills the process is counted too, and
-    /// returns the entry.
+    /// Counts an attempt **before** the handler runs, so that an event that kills the process is counted too, and returns
+    /// the entry.
     ///
-    /// The count rises whatever the version: it is the aggregate's, and starts again only after
-    /// [`resolve`](Self::resolve) or [`retry`](Self::retry). An aggregate that is parked stays as it is: the entry
-    /// that comes back says so, and the handler must not run (F2).
+    /// - F1 The count rises whatever the version: it is the aggregate's, and starts again only after
+    ///   [`resolve`](Self::resolve), [`retry`](Self::retry), [`discard`](Self::discard) or [`advance`](Self::advance).
+    /// - F2 An aggregate that is parked stays as it is: the entry that comes back says so, and the handler must not run.
+    ///   One that is retrying keeps its `from_version`.
+    /// - C2 Refused if the epoch was overtaken.
+    ///
+    /// Positions, versions and epochs are at most [`MAX_COUNTER`] (inclusive), positions and versions at least 1. Whether
+    /// the log has such a commit is not looked at.
     ///
     /// # Errors
-    /// [`Fenced`](crate::ErrorKind::Fenced); [`InvalidInput`](crate::ErrorKind::InvalidInput) as for
-    /// [`Attempt::check`]; those of any write.
+    /// [`Fenced`](crate::ErrorKind::Fenced); [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`Attempt::check`];
+    /// those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the attempt counted or not. Asking again counts another one.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// let failure = store.record_attempt(attempt.clone()).await?;
+    /// if failure.state != FailureState::Parked {
+    ///     // Handle the commit, and if that succeeds:
+    ///     store.resolve(attempt).await?;
+    /// }
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn record_attempt(&self, attempt: Attempt) -> Result<Failure>;
 
-    /// Parks an aggregate (F1). If it is parked already, it stays parked at the commit it was parked at.
+    /// Parks an aggregate (F1), tried before or not, and returns the entry. If it is parked already, it stays parked at the
+    /// commit it was parked at.
+    ///
+    /// - F2 One that is retrying keeps what it still has to handle: parked at a later commit than its `from_version`, it
+    ///   goes on from `from_version` when it is retried; parked at an earlier one, from that. None is skipped.
+    /// - C2 Refused if the epoch was overtaken.
+    ///
+    /// The bounds are those of [`record_attempt`](Self::record_attempt). Error text and event name are cut to
+    /// [`MAX_FAILURE_TEXT_BYTES`], and U+0000 is left out of them: no text keeps an aggregate from being parked.
     ///
     /// # Errors
     /// As for [`record_attempt`](Self::record_attempt).
     ///
+    /// Cancel-safety: dropping the future leaves the aggregate parked or as it was. Parking again is always right.
+    ///
     /// ```
     /// # futures::executor::block_on(async {
-    /// use futures_util::TryStreamExt;
-    /// use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, MemoryStore, Park, StoreExt,
-    ///     SubscriptionName};
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// let parked = store.park(Park::new(attempt, "no such mailbox").with_event("OrderPlaced")).await?;
+    /// assert_eq!((parked.state, parked.from_version), (FailureState::Parked, 1));
+    /// assert_eq!(parked.event.as_deref(), Some("OrderPlaced"));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
+    async fn park(&self, park: Park) -> Result<Failure>;
+
+    /// Asks for a parked aggregate to be handled again, with a new count of attempts: from its `from_version` on (F2),
+    /// which is the failed commit unless earlier ones are still to be handled. Says whether it was parked or already
+    /// retrying; one that is only being tried, or not there, stays as it is (F3).
     ///
-    /// let store = MemoryStore::new();
-    /// let id = AggregateId::new("shop", "order", "42")?;
-    /// store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
-    /// let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # Errors
+    /// Those of any write.
     ///
-    /// let mailer = SubscriptionName::new("mailer")?;
-    /// let attempt = Attempt::new(mailer.clone(), &commit);
-    /// assert_eq!(store.record_attempt(attempt.clone()).await?.attempts, 1);
-    /// store.park(Park::new(attempt, "no such mailbox").with_event("OrderPlaced")).await?;
+    /// Cancel-safety: dropping the future leaves it retrying or as it was. Asking again is always right.
     ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.park(Park::new(attempt, "no such mailbox")).await?;
+    /// assert!(store.retry(&mailer, &id).await?);
+    /// assert_eq!(store.failure(&mailer, &id).await?.unwrap().state, FailureState::Retrying);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
+    async fn retry(&self, subscription: &SubscriptionName, aggregate_id: &AggregateId) -> Result<bool>;
+
+    /// Skips the failed commit of a parked aggregate for good and asks for the rest to be handled (F3). Says whether it was
+    /// parked at this version; otherwise nothing changes, so that asking twice skips one commit.
+    ///
+    /// - F2 It skips this one commit only: while earlier ones are still to be handled (`from_version` is before it), the
+    ///   answer is `false`; [`retry`](Self::retry) it first.
+    ///
+    /// Any version may be asked for; one that no commit has is not parked at.
+    ///
+    /// # Errors
+    /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the commit skipped, and on record, or parked. Asking again: `false` if it
+    /// was skipped.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.park(Park::new(attempt, "no such mailbox")).await?;
     /// assert!(store.discard(&mailer, &id, 1).await?);
     /// let failure = store.failure(&mailer, &id).await?.unwrap();
     /// assert_eq!((failure.state, failure.from_version), (FailureState::Retrying, 2));
     /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
     /// ```
-    async fn park(&self, park: Park) -> Result<Failure>;
-
-    /// Asks for a parked aggregate to be handled again from the failed commit on (F2), with a new count of attempts.
-    /// Says whether it was parked or already retrying.
-    ///
-    /// # Errors
-    /// Those of any write.
-    async fn retry(&self, subscription: &SubscriptionName, aggregate_id: &AggregateId) -> Result<bool>;
-
-    /// Skips the failed commit of a parked aggregate for good and asks for the rest to be handled (F3). Says whether
-    /// it was parked at this version; otherwise nothing changes, so that asking twice skips one commit.
-    ///
-    /// # Errors
-    /// Those of any write.
     async fn discard(
         &self,
         subscription: &SubscriptionName,
@@ -328,46 +403,165 @@ pub trait FailureLedger: Send + Sync {
         version: Version,
     ) -> Result<bool>;
 
-    /// Notes that the commit of this attempt was handled while the aggregate is retrying: `from_version` moves behind
-    /// it (never back). Says whether the aggregate is retrying.
+    /// Notes that the commit of this attempt was handled while the aggregate is retrying: `from_version` moves behind it,
+    /// never back, and the count of attempts starts again (F2). Says whether the aggregate is retrying. To be called for
+    /// each commit, in order: what lies before it counts as handled, too.
+    ///
+    /// C2 and the bounds are those of [`record_attempt`](Self::record_attempt).
     ///
     /// # Errors
     /// As for [`record_attempt`](Self::record_attempt).
+    ///
+    /// Cancel-safety: dropping the future leaves `from_version` moved or as it was. Asking again is always right.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.park(Park::new(attempt.clone(), "no such mailbox")).await?;
+    /// store.retry(&mailer, &id).await?;
+    /// assert!(store.advance(attempt).await?);
+    /// assert_eq!(store.failure(&mailer, &id).await?.unwrap().from_version, 2);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn advance(&self, attempt: Attempt) -> Result<bool>;
 
-    /// Removes the entry: the aggregate has caught up with everything up to the commit of this attempt (inclusive). A
-    /// parked aggregate stays. So does one of which a later commit was tried, failed or handled: the call is a late
-    /// one, and what is to be handled from there on must not be forgotten. Says whether there is no entry any more.
+    /// Removes the entry: the aggregate has caught up with everything up to the commit of this attempt (inclusive, F2). A
+    /// parked aggregate stays. So does one of which a later commit was tried, failed or handled: the call is a late one,
+    /// and what is to be handled from there on must not be forgotten. Says whether there is no entry any more.
+    ///
+    /// C2 and the bounds are those of [`record_attempt`](Self::record_attempt).
     ///
     /// # Errors
     /// As for [`record_attempt`](Self::record_attempt).
+    ///
+    /// Cancel-safety: dropping the future leaves the entry there or gone. Asking again is always right.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.record_attempt(attempt.clone()).await?;
+    /// assert!(store.resolve(attempt).await?, "the handler succeeded");
+    /// assert!(store.failure(&mailer, &id).await?.is_none());
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn resolve(&self, attempt: Attempt) -> Result<bool>;
 
-    /// The entry of an aggregate.
+    /// The entry of an aggregate (F3); `None` if nothing failed that was not resolved.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// assert!(store.failure(&mailer, &id).await?.is_none());
+    /// store.park(Park::new(attempt, "no such mailbox")).await?;
+    /// assert_eq!(store.failure(&mailer, &id).await?.unwrap().error.as_deref(), Some("no such mailbox"));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn failure(
         &self,
         subscription: &SubscriptionName,
         aggregate_id: &AggregateId,
     ) -> Result<Option<Failure>>;
 
-    /// A page of entries, by aggregate id (F3).
+    /// A page of entries, by aggregate id, from behind `after` (exclusive), at most `limit` (F3). A limit of 0 gives none;
+    /// there is no largest one, and all that it lets through is in memory at once: go in pages.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.park(Park::new(attempt, "no such mailbox")).await?;
+    /// let page = store.failures(ListFailures::new(mailer.clone()).with_limit(100)).await?;
+    /// let Some(last) = page.last() else { panic!("one is parked") };
+    /// assert!(store.failures(ListFailures::new(mailer).after(last.aggregate_id.clone())).await?.is_empty());
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn failures(&self, list: ListFailures) -> Result<Vec<Failure>>;
 
-    /// The newest discarded commits of a subscription, newest first, at most `limit` (F3).
+    /// The newest discarded commits of a subscription, newest first, at most `limit` (F3). A limit of 0 gives none; there is
+    /// no largest one, and all that it lets through is in memory at once.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.park(Park::new(attempt, "no such mailbox")).await?;
+    /// store.discard(&mailer, &id, 1).await?;
+    /// let newest = store.discarded(&mailer, 1).await?;
+    /// assert_eq!((&newest[0].aggregate_id, newest[0].commit.version), (&id, 1));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn discarded(&self, subscription: &SubscriptionName, limit: usize) -> Result<Vec<Discarded>>;
 
-    /// How many entries there are in each state, and how many commits were discarded (F3).
+    /// How many entries there are in each state, and how many commits were discarded (F3); all 0 for a subscription of which
+    /// nothing is known.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use futures_util::TryStreamExt;
+    /// # use wow_store_api::{AggregateId, Attempt, Commit, FailureLedger, FailureState, ListFailures, MemoryStore, Park, StoreExt,
+    /// #     SubscriptionName};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &0)?).await?;
+    /// # let commit = store.load(&id, ..).await?.try_next().await?.unwrap();
+    /// # let mailer = SubscriptionName::new("mailer")?;
+    /// # let attempt = Attempt::new(mailer.clone(), &commit);
+    /// store.park(Park::new(attempt, "no such mailbox")).await?;
+    /// let counts = store.failure_counts(&mailer).await?;
+    /// assert_eq!((counts.parked, counts.discarded), (1, 0));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn failure_counts(&self, subscription: &SubscriptionName) -> Result<FailureCounts>;
 }

@@ -128,7 +128,7 @@ pub struct ListReservations {
     pub scope: Option<ReservationScope>,
     /// Only those behind this scope and key (exclusive).
     pub after: Option<(ReservationScope, ReservationKey)>,
-    /// At most so many (inclusive).
+    /// At most so many (inclusive), 1,000 by default; 0: none. There is no largest limit.
     pub limit: usize,
 }
 
@@ -151,9 +151,15 @@ pub trait Reservations: Send + Sync {
     ///   was taken.
     /// - R4 **Swap in one step**: there is no moment at which the owner holds neither or both.
     ///
+    /// An expiry is more than zero, at most [`MAX_TTL`](crate::MAX_TTL), rounded up to whole milliseconds; at its last
+    /// instant the key is free (exclusive).
+    ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for the expiry; those of any write. That somebody else holds
     /// the key is an answer, not an error (but riding in an append it is one, R5).
+    ///
+    /// Cancel-safety: dropping the future leaves the change made or not, never half. Reserve or confirm again; after a
+    /// release or a swap look with [`reservation`](Self::reservation): the owner no longer holds what it gave away.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -175,19 +181,54 @@ pub trait Reservations: Send + Sync {
     /// ```
     async fn reserve(&self, op: ReservationOp) -> Result<ReservationOutcome>;
 
-    /// Who holds a key now.
+    /// Who holds a key now (R1), by the store's clock; `None` if nobody does, also from the very instant at which a
+    /// reservation expires (R2).
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ListReservations, MemoryStore, OwnerId, ReservationKey, ReservationOp, ReservationScope, Reservations};
+    /// # let (store, scope) = (MemoryStore::new(), ReservationScope::new("user.email")?);
+    /// # let (key, owner) = (ReservationKey::new("ada@example.org")?, OwnerId::new("user-1")?);
+    /// # let expires_in = Some(Duration::from_secs(60));
+    /// # store.reserve(ReservationOp::Reserve { scope: scope.clone(), key: key.clone(), owner, expires_in }).await?;
+    /// assert_eq!(store.reservation(&scope, &key).await?.unwrap().owner, "user-1");
+    /// let free = ReservationKey::new("bob@example.org")?;
+    /// assert!(store.reservation(&scope, &free).await?.is_none());
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn reservation(
         &self,
         scope: &ReservationScope,
         key: &ReservationKey,
     ) -> Result<Option<Reservation>>;
 
-    /// A page of the reservations that are held now, by scope and key.
+    /// A page of the reservations that are held now (R2), by scope and key, from behind `after` (exclusive), at most
+    /// `limit`. A limit of 0 gives none; there is no largest one, and all that it lets through is in memory at once: go in
+    /// pages.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ListReservations, MemoryStore, OwnerId, ReservationKey, ReservationOp, ReservationScope, Reservations};
+    /// # let (store, scope) = (MemoryStore::new(), ReservationScope::new("user.email")?);
+    /// # let (key, owner) = (ReservationKey::new("ada@example.org")?, OwnerId::new("user-1")?);
+    /// # let expires_in = Some(Duration::from_secs(60));
+    /// # store.reserve(ReservationOp::Reserve { scope: scope.clone(), key: key.clone(), owner, expires_in }).await?;
+    /// let list = ListReservations { scope: Some(scope), limit: 100, ..ListReservations::default() };
+    /// let page = store.reservations(list).await?;
+    /// assert_eq!((page.len(), &page[0].key), (1, &key));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn reservations(&self, list: ListReservations) -> Result<Vec<Reservation>>;
 }

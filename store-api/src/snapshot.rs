@@ -110,9 +110,13 @@ pub trait Snapshots: Send + Sync {
     /// - S3 A stored snapshot that is **ahead of its log** (a restored backup) counts as absent: whatever is saved
     ///   replaces it.
     ///
+    /// Versions are 1 to the head of the log, revisions 0 to [`MAX_REVISION`](crate::MAX_REVISION) (all inclusive).
+    ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the log has no such version yet, or as for
     /// [`SaveSnapshot::check`]; those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the snapshot saved or as it was. Saving again is always right.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -132,25 +136,66 @@ pub trait Snapshots: Send + Sync {
     /// ```
     async fn save_snapshot(&self, save: SaveSnapshot) -> Result<SnapshotSaved>;
 
-    /// The snapshot of an aggregate.
+    /// The snapshot of an aggregate; `None` where it has to be built from the log.
     ///
     /// - S2 Only of the revision asked for.
-    /// - S3 Never one that is ahead of the log.
+    /// - S3 Never one that is ahead of the log. One at the very head is fine.
     ///
     /// # Errors
-    /// Those of any read. A stored snapshot that is damaged is [`Corrupt`](crate::ErrorKind::Corrupt): fall back to
-    /// the log, and save a new one over it.
+    /// Those of any read. A stored snapshot that is damaged is [`Corrupt`](crate::ErrorKind::Corrupt): fall back to the
+    /// log, and save a new one over it.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, SaveSnapshot, Snapshots, StoreExt};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-1").event("Counted", 1, &1)?).await?;
+    /// # store.save_snapshot(SaveSnapshot::new(id.clone(), 1, 3, &"the state after commit 1, in shape 3")?).await?;
+    /// let snapshot = store.snapshot(&id, 3).await?.unwrap();
+    /// let newer = store.load(&id, snapshot.version + 1..).await?; // go on from there
+    /// assert!(store.snapshot(&id, 4).await?.is_none(), "another shape: rebuild it");
+    /// # drop(newer);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn snapshot(&self, aggregate_id: &AggregateId, revision: u32) -> Result<Option<Snapshot>>;
 
-    /// Drops the snapshot of an aggregate (S4). Says whether there was one.
+    /// Drops the snapshot of an aggregate, of whatever revision (S4). Says whether one was stored, usable or not.
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the snapshot there or gone. Delete again: `false` if it was gone.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, SaveSnapshot, Snapshots, StoreExt};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-1").event("Counted", 1, &1)?).await?;
+    /// # store.save_snapshot(SaveSnapshot::new(id.clone(), 1, 3, &"the state after commit 1, in shape 3")?).await?;
+    /// assert!(store.delete_snapshot(&id).await?);
+    /// assert!(store.snapshot(&id, 3).await?.is_none());
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn delete_snapshot(&self, aggregate_id: &AggregateId) -> Result<bool>;
 
-    /// Drops all snapshots of an aggregate type (S4). Returns how many there were.
+    /// Drops all snapshots of an aggregate type, of all tenants and revisions (S4). Returns how many there were.
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves all, some or none of them. Drop them again.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, SaveSnapshot, Snapshots, StoreExt};
+    /// # let (store, id) = (MemoryStore::new(), AggregateId::new("shop", "order", "42")?);
+    /// # store.append(Commit::new(id.clone(), "cmd-1").event("Counted", 1, &1)?).await?;
+    /// # store.save_snapshot(SaveSnapshot::new(id.clone(), 1, 3, &"the state after commit 1, in shape 3")?).await?;
+    /// assert_eq!(store.drop_snapshots(id.aggregate_type()).await?, 1);
+    /// assert_eq!(store.drop_snapshots(id.aggregate_type()).await?, 0);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn drop_snapshots(&self, aggregate_type: &AggregateType) -> Result<u64>;
 }

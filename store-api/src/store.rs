@@ -36,31 +36,78 @@ pub struct Format {
 /// What is not about events: who a store is, what time it is there, its formats, and its end.
 #[async_trait]
 pub trait StoreAdmin: Send + Sync {
-    /// The name of this store instance, as configured.
+    /// The name of this store instance, as configured: what its errors show. Needs no server.
+    ///
+    /// ```
+    /// # use wow_store_api::{MemoryStore, StoreAdmin};
+    /// let store = MemoryStore::builder().name("orders").build();
+    /// assert_eq!(&**store.name(), "orders");
+    /// ```
     fn name(&self) -> &Arc<str>;
 
-    /// The kind of store: `memory`, `embedded`, `postgres` or `mongo`.
+    /// The kind of store: `memory`, `embedded`, `postgres` or `mongo`. Needs no server.
+    ///
+    /// ```
+    /// # use wow_store_api::{MemoryStore, StoreAdmin};
+    /// assert_eq!(MemoryStore::new().backend(), "memory");
+    /// ```
     fn backend(&self) -> &'static str;
 
-    /// The instant now by the clock that the store judges everything by: its server's.
+    /// The instant now by the clock that the store judges everything by (E1, R2, M1), its server's, cut to the millisecond.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, ErrorKind, MemoryStore, StoreAdmin, StoreExt};
+    /// # let store = MemoryStore::new();
+    /// let lead = store.now().await?.as_millis() - jiff::Timestamp::now().as_millisecond();
+    /// assert!(lead.abs() < 60_000, "this store has the clock of the machine");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn now(&self) -> Result<Timestamp>;
 
-    /// The formats of what is stored, by structure (D3). A store with a newer format than this version knows is
-    /// refused when it is opened.
+    /// The formats of what is stored, by structure (D3); versions count from 1. A store with a newer format than this version
+    /// knows is refused when it is opened.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, ErrorKind, MemoryStore, StoreAdmin, StoreExt};
+    /// # let store = MemoryStore::new();
+    /// for format in store.formats().await? {
+    ///     println!("{} has format {}", format.structure, format.version);
+    /// }
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn formats(&self) -> Result<Vec<Format>>;
 
-    /// Closes the store: appends that are under way are finished, tails end with
-    /// [`Closed`](crate::ErrorKind::Closed), and so does every later call. What the store holds exclusively is free
-    /// when this returns. Closing twice is fine.
+    /// Closes the store: appends that are under way are finished (L1), tails end with [`Closed`](crate::ErrorKind::Closed),
+    /// and so does every later call. Nothing is stored any more, and what the store holds exclusively is free, when this
+    /// returns. Closing twice is fine; clones are the same store.
     ///
     /// # Errors
     /// What kept it from closing cleanly; it is closed all the same.
+    ///
+    /// Cancel-safety: dropping the future leaves the store closed or closing: later calls may be refused already, while what
+    /// is under way is still being finished.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, ErrorKind, MemoryStore, StoreAdmin, StoreExt};
+    /// # let store = MemoryStore::new();
+    /// store.close().await?;
+    /// let late = Commit::new(AggregateId::new("shop", "order", "42")?, "cmd-7").event("OrderPlaced", 1, &0)?;
+    /// assert!(matches!(store.append(late).await.unwrap_err().kind(), ErrorKind::Closed));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn close(&self) -> Result<()>;
 }
 

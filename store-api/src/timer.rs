@@ -20,9 +20,10 @@ pub const MAX_CLAIM: usize = 1_000;
 /// When a timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// At an instant of the store's clock (inclusive). One in the past is due at once.
+    /// At an instant of the store's clock (inclusive), any one. One in the past is due at once.
     At(Timestamp),
-    /// So long after the store's clock now, rounded up to whole milliseconds.
+    /// So long after the store's clock now, rounded up to whole milliseconds; zero is due at once, and what would be
+    /// beyond [`Timestamp::MAX`] is due then.
     After(Duration),
 }
 
@@ -265,8 +266,15 @@ pub trait Timers: Send + Sync {
     ///   [`Exists`](TimerScheduled::Exists) shows it. A replaced one loses its claim.
     /// - L7 Refused if the fence was overtaken.
     ///
+    /// It may be due at any instant, also one that is past. A duration counts from the store's clock now, and ends at
+    /// [`Timestamp::MAX`] at the latest ([`Due`]).
+    ///
     /// # Errors
-    /// [`Fenced`](crate::ErrorKind::Fenced); those of any write.
+    /// [`Fenced`](crate::ErrorKind::Fenced); [`InvalidInput`](crate::ErrorKind::InvalidInput) for a fence with an epoch
+    /// beyond [`MAX_COUNTER`](crate::MAX_COUNTER); those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the timer scheduled or not. Schedule it again:
+    /// [`Exists`](TimerScheduled::Exists) if it was.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -293,41 +301,146 @@ pub trait Timers: Send + Sync {
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the timer there or gone. Cancel again: `false` if it was gone.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ClaimTimers, ContextName, Due, MemberId, MemoryStore, ScheduleTimer, TimerId, Timers, Timestamp};
+    /// # let (store, shop, id) = (MemoryStore::new(), ContextName::new("shop")?, TimerId::new("remind-42")?);
+    /// # let due = Due::At(Timestamp::UNIX_EPOCH);
+    /// # store.schedule_timer(ScheduleTimer::new(shop.clone(), id.clone(), due, &42)?).await?;
+    /// # let claim = ClaimTimers::new(shop.clone(), MemberId::generate("node"), Duration::from_secs(30));
+    /// assert!(store.cancel_timer(&shop, &id).await?);
+    /// assert!(!store.cancel_timer(&shop, &id).await?, "not there any more");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn cancel_timer(&self, context: &ContextName, id: &TimerId) -> Result<bool>;
 
-    /// Claims due timers that nobody has claimed, or whose claim expired, the one due first first, then by id (M1).
-    /// Two claims never get the same timer while a claim lasts.
+    /// Claims due timers that nobody has claimed, or whose claim expired, the one due first first, then by id (M1). Two
+    /// claims never get the same timer while a claim lasts. A timer is due at its very instant (inclusive), and a claim is
+    /// over at its last one (exclusive), by the store's clock.
+    ///
+    /// At least 1 and at most [`MAX_CLAIM`] timers may be asked for; the time to live is more than zero, at most
+    /// [`MAX_TTL`](crate::MAX_TTL), rounded up to whole milliseconds. Fewer than asked for may come while others are being
+    /// claimed: ask again.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`ClaimTimers::check`]; those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves timers claimed or not. Those that were are due again when the claim expires.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ClaimTimers, ContextName, Due, MemberId, MemoryStore, ScheduleTimer, TimerId, Timers, Timestamp};
+    /// # let (store, shop, id) = (MemoryStore::new(), ContextName::new("shop")?, TimerId::new("remind-42")?);
+    /// # let due = Due::At(Timestamp::UNIX_EPOCH);
+    /// # store.schedule_timer(ScheduleTimer::new(shop.clone(), id.clone(), due, &42)?).await?;
+    /// # let claim = ClaimTimers::new(shop.clone(), MemberId::generate("node"), Duration::from_secs(30));
+    /// let due = store.claim_timers(claim.clone()).await?;
+    /// assert_eq!((due[0].id.as_str(), due[0].attempts), ("remind-42", 1));
+    /// assert!(store.claim_timers(claim).await?.is_empty(), "nobody else gets it meanwhile");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn claim_timers(&self, claim: ClaimTimers) -> Result<Vec<Timer>>;
 
-    /// Removes a timer that was acted on. Says whether the claim was still the timer's last one: `false` if it
-    /// expired and the timer was claimed again, replaced or cancelled. A claim that expired without that still
-    /// completes.
+    /// Removes a timer that was acted on (M1). Says whether the claim was still the timer's last one: `false` if it expired
+    /// and the timer was claimed again, or if it was released, replaced or cancelled. A claim that expired without that
+    /// still completes.
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the timer there or gone. Complete again: `false` if it was gone.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ClaimTimers, ContextName, Due, MemberId, MemoryStore, ScheduleTimer, TimerId, Timers, Timestamp};
+    /// # let (store, shop, id) = (MemoryStore::new(), ContextName::new("shop")?, TimerId::new("remind-42")?);
+    /// # let due = Due::At(Timestamp::UNIX_EPOCH);
+    /// # store.schedule_timer(ScheduleTimer::new(shop.clone(), id.clone(), due, &42)?).await?;
+    /// # let claim = ClaimTimers::new(shop.clone(), MemberId::generate("node"), Duration::from_secs(30));
+    /// for timer in store.claim_timers(claim).await? {
+    ///     // Act on it, then:
+    ///     assert!(store.complete_timer(&timer.token().unwrap()).await?);
+    /// }
+    /// assert!(store.timers(&shop, None, 10).await?.is_empty());
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn complete_timer(&self, token: &TimerToken) -> Result<bool>;
 
-    /// Gives a claimed timer back: it is due again after `retry_in`, at once if that is zero. Says whether the claim
-    /// was still the timer's last one.
+    /// Gives a claimed timer back (M1). Says whether the claim was still the timer's last one. The timer is due again after
+    /// `retry_in`, rounded up to whole milliseconds and at [`Timestamp::MAX`] at the latest; if that is zero, it stays due
+    /// when it was.
     ///
     /// # Errors
     /// Those of any write.
+    ///
+    /// Cancel-safety: dropping the future leaves the timer given back or claimed. Release again: `false` if it was given back.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ClaimTimers, ContextName, Due, MemberId, MemoryStore, ScheduleTimer, TimerId, Timers, Timestamp};
+    /// # let (store, shop, id) = (MemoryStore::new(), ContextName::new("shop")?, TimerId::new("remind-42")?);
+    /// # let due = Due::At(Timestamp::UNIX_EPOCH);
+    /// # store.schedule_timer(ScheduleTimer::new(shop.clone(), id.clone(), due, &42)?).await?;
+    /// # let claim = ClaimTimers::new(shop.clone(), MemberId::generate("node"), Duration::from_secs(30));
+    /// let due = store.claim_timers(claim.clone()).await?;
+    /// assert!(store.release_timer(&due[0].token().unwrap(), Duration::from_secs(60)).await?);
+    /// assert!(store.claim_timers(claim).await?.is_empty(), "not before a minute has passed");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn release_timer(&self, token: &TimerToken, retry_in: Duration) -> Result<bool>;
 
-    /// The earliest instant at which a timer of the context can be claimed ([`Timer::claimable_at`]): what a node
-    /// sleeps until.
+    /// The earliest instant at which a timer of the context can be claimed ([`Timer::claimable_at`], M1): what a node sleeps
+    /// until. It may be past; `None` if there are no timers.
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ClaimTimers, ContextName, Due, MemberId, MemoryStore, ScheduleTimer, TimerId, Timers, Timestamp};
+    /// # let (store, shop, id) = (MemoryStore::new(), ContextName::new("shop")?, TimerId::new("remind-42")?);
+    /// # let due = Due::At(Timestamp::UNIX_EPOCH);
+    /// # store.schedule_timer(ScheduleTimer::new(shop.clone(), id.clone(), due, &42)?).await?;
+    /// # let claim = ClaimTimers::new(shop.clone(), MemberId::generate("node"), Duration::from_secs(30));
+    /// assert_eq!(store.next_due(&shop).await?, Some(Timestamp::UNIX_EPOCH));
+    /// store.cancel_timer(&shop, &id).await?;
+    /// assert_eq!(store.next_due(&shop).await?, None);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn next_due(&self, context: &ContextName) -> Result<Option<Timestamp>>;
 
-    /// A page of timers, by id, from behind `after` (exclusive), at most `limit`.
+    /// A page of the timers that are scheduled, claimed or not, by id, from behind `after` (exclusive), at most `limit`. A
+    /// limit of 0 gives none; there is no largest one, and all that it lets through is in memory at once: go in pages.
+    /// Cancelled and completed ones are not there (M2).
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// Cancel-safety: dropping the future changes nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::time::Duration;
+    /// # use wow_store_api::{ClaimTimers, ContextName, Due, MemberId, MemoryStore, ScheduleTimer, TimerId, Timers, Timestamp};
+    /// # let (store, shop, id) = (MemoryStore::new(), ContextName::new("shop")?, TimerId::new("remind-42")?);
+    /// # let due = Due::At(Timestamp::UNIX_EPOCH);
+    /// # store.schedule_timer(ScheduleTimer::new(shop.clone(), id.clone(), due, &42)?).await?;
+    /// # let claim = ClaimTimers::new(shop.clone(), MemberId::generate("node"), Duration::from_secs(30));
+    /// let page = store.timers(&shop, None, 100).await?;
+    /// assert_eq!((page.len(), &page[0].id), (1, &id));
+    /// assert!(store.timers(&shop, Some(&id), 100).await?.is_empty(), "none behind the last");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn timers(
         &self,
         context: &ContextName,
