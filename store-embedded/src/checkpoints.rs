@@ -26,10 +26,10 @@ impl Checkpoints for EmbeddedStore {
     async fn save_checkpoint(&self, save: SaveCheckpoint) -> Result<CheckpointSaved> {
         self.write("save_checkpoint", 0, move |tx| {
             save.check()?;
+            fence(tx, save.fence().as_ref())?;
             let place = places::checkpoint(&save.subscription, &save.partition);
             let stored: Option<Checkpoint> = tx.record(&place)?;
             let (next, saved) = rules::checkpoint::save(&save, stored.as_ref(), tx.now())?;
-            fence(tx, save.fence().as_ref())?;
             tx.store(place, &next);
             Ok(saved)
         })
@@ -39,10 +39,10 @@ impl Checkpoints for EmbeddedStore {
     async fn reset_checkpoint(&self, reset: SaveCheckpoint) -> Result<()> {
         self.write("reset_checkpoint", 0, move |tx| {
             reset.check()?;
+            fence(tx, reset.fence().as_ref())?;
             let place = places::checkpoint(&reset.subscription, &reset.partition);
             let stored: Option<Checkpoint> = tx.record(&place)?;
             let next = rules::checkpoint::set(&reset, stored.as_ref(), tx.now())?;
-            fence(tx, reset.fence().as_ref())?;
             tx.store(place, &next);
             Ok(())
         })

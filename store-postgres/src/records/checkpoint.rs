@@ -74,11 +74,11 @@ impl Inner {
             return saved(&row, save);
         }
         // A rule refused it: which? Nothing that refuses it ever goes back.
+        conn.begin().await?;
+        self.check_fence(conn, save.fence().as_ref()).await?;
         let stored = self.checkpoint_in(conn, &save.subscription, &save.partition).await?;
         let now = self.now_in(conn).await?;
         rules::checkpoint::set(save, stored.as_ref(), now)?;
-        conn.begin().await?;
-        self.check_fence(conn, save.fence().as_ref()).await?;
         conn.commit().await?;
         Err(Fault::overtaken())
     }
