@@ -28,6 +28,8 @@ topic! { "ledger":
     advance_moves_behind_the_commit_and_never_back [F2],
     advance_needs_a_retry [F2],
     parked_again_while_retrying [F2],
+    parking_while_retrying_skips_none [F2],
+    discard_skips_no_more_than_one [F2, F3],
     resolve_needs_the_commit_that_failed [F2],
     late_resolve_does_not_end_a_retry [F2],
     resolve_leaves_a_parked_one [F2],
@@ -283,6 +285,46 @@ async fn parked_again_while_retrying(env: Env) {
     );
     assert!(retry(store, &id).await, "and can be retried again");
     assert_eq!(state(store, &id).await, Some((FailureState::Retrying, 3)), "from there");
+}
+
+async fn parking_while_retrying_skips_none(env: Env) {
+    let (store, id) = (env.store(), order("1"));
+    let commits = stored_commits(store, &id, 4).await;
+    park(store, &commits[1]).await;
+    retry(store, &id).await;
+    let ahead = park(store, &commits[3]).await;
+    assert_eq!((ahead.state, ahead.commit.version), (FailureState::Parked, 4), "parked where it failed");
+    assert_eq!(ahead.from_version, 2, "2 and 3 were not handled");
+    assert!(retry(store, &id).await, "it can be retried");
+    assert_eq!(
+        state(store, &id).await,
+        Some((FailureState::Retrying, 2)),
+        "from what is still to be handled"
+    );
+    advance(store, &commits[3]).await;
+    let back = park(store, &commits[2]).await;
+    assert_eq!(
+        (back.state, back.from_version),
+        (FailureState::Parked, 3),
+        "the one that failed is to be handled"
+    );
+}
+
+async fn discard_skips_no_more_than_one(env: Env) {
+    let (store, id) = (env.store(), order("1"));
+    let commits = stored_commits(store, &id, 4).await;
+    park(store, &commits[1]).await;
+    retry(store, &id).await;
+    let ahead = park(store, &commits[3]).await;
+    assert!(!discard(store, &id, 4).await, "2 and 3 would be skipped with it");
+    assert_eq!(entry(store, &id).await, Some(ahead), "nothing changed");
+    retry(store, &id).await;
+    for commit in &commits[1..3] {
+        advance(store, commit).await;
+    }
+    park(store, &commits[3]).await;
+    assert!(discard(store, &id, 4).await, "those before it were handled");
+    assert_eq!(state(store, &id).await, Some((FailureState::Retrying, 5)), "the rest is to be handled");
 }
 
 async fn resolve_needs_the_commit_that_failed(env: Env) {

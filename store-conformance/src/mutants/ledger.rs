@@ -56,6 +56,8 @@ mutants! { LedgerFault in "ledger":
         "ledger::parked_one_counts_no_attempts",
         "ledger::advance_moves_behind_the_commit_and_never_back",
         "ledger::parked_again_while_retrying",
+        "ledger::parking_while_retrying_skips_none",
+        "ledger::discard_skips_no_more_than_one",
         "ledger::late_resolve_does_not_end_a_retry",
         "ledger::resolve_leaves_a_parked_one",
         "ledger::discarded_commit_is_never_handled_again",
@@ -86,6 +88,7 @@ mutants! { LedgerFault in "ledger":
     RetrySkips => [
         "ledger::retry_starts_from_the_parked_commit",
         "ledger::parked_again_while_retrying",
+        "ledger::parking_while_retrying_skips_none",
         "ledger::late_resolve_does_not_end_a_retry",
         "ledger::later_commits_wait_then_go_on_in_order",
     ],
@@ -103,18 +106,32 @@ mutants! { LedgerFault in "ledger":
         "ledger::success_starts_the_count_again",
         "ledger::advance_moves_behind_the_commit_and_never_back",
         "ledger::parked_again_while_retrying",
+        "ledger::parking_while_retrying_skips_none",
+        "ledger::discard_skips_no_more_than_one",
         "ledger::late_resolve_does_not_end_a_retry",
+        "ledger::discarded_commit_is_never_handled_again",
     ],
     /// An advance says yes whatever the state.
     AdvanceOfAnything => ["ledger::advance_needs_a_retry"],
     /// An aggregate that is retrying cannot be parked again.
     ParkOnce => [
         "ledger::parked_again_while_retrying",
+        "ledger::parking_while_retrying_skips_none",
+        "ledger::discard_skips_no_more_than_one",
         "ledger::later_commits_wait_then_go_on_in_order",
         "ledger::discarded_commit_is_never_handled_again",
         "ledger::counts_by_state",
         "ledger::discarded_are_listed_newest_first",
     ],
+    /// Parked while retrying, it goes on from there, whatever was to be handled before.
+    ParkSkips => [
+        "ledger::parking_while_retrying_skips_none",
+        "ledger::discard_skips_no_more_than_one",
+    ],
+    /// Parked while retrying at a commit that it has passed, it goes on behind that.
+    ParkStaysAhead => ["ledger::parking_while_retrying_skips_none"],
+    /// A discard skips what is still to be handled before the commit, too.
+    DiscardSkipsMore => ["ledger::discard_skips_no_more_than_one"],
     /// A resolve does not look at the version.
     ResolvesAnything => [
         "ledger::resolve_needs_the_commit_that_failed",
@@ -133,6 +150,7 @@ mutants! { LedgerFault in "ledger":
     DiscardsAnyVersion => ["ledger::discard_of_another_version_changes_nothing"],
     /// A discard goes on with the commit that it should skip.
     DiscardRetries => [
+        "ledger::discard_skips_no_more_than_one",
         "ledger::discard_skips_one_commit_once",
         "ledger::discarded_commit_is_never_handled_again",
         "ledger::counts_by_state",
@@ -152,6 +170,7 @@ mutants! { LedgerFault in "ledger":
         "ledger::parked_one_keeps_its_first_failure",
         "ledger::parked_one_counts_no_attempts",
         "ledger::advance_needs_a_retry",
+        "ledger::discard_skips_no_more_than_one",
         "ledger::resolve_leaves_a_parked_one",
         "ledger::discard_of_another_version_changes_nothing",
         "ledger::later_commits_wait_then_go_on_in_order",
@@ -341,6 +360,17 @@ impl FailureLedger for Mutant {
             Some((FailureState::Retrying, known)) if self.is(LedgerFault::ParkOnce) => {
                 return Ok(self.served(known));
             }
+            Some((FailureState::Retrying, known))
+                if park.attempt.commit.version > known.from_version && self.is(LedgerFault::ParkSkips) =>
+            {
+                self.ledger().advance(at_version(&park.attempt, park.attempt.commit.version - 1)).await?;
+            }
+            Some((FailureState::Retrying, known))
+                if park.attempt.commit.version < known.from_version
+                    && self.is(LedgerFault::ParkStaysAhead) =>
+            {
+                park.attempt.commit.version = known.from_version;
+            }
             _ => {}
         }
         self.ledger().park(park).await.map(|failure| self.served(failure))
@@ -387,6 +417,18 @@ impl FailureLedger for Mutant {
                 && self.is(LedgerFault::DiscardSaysYes)
             {
                 return Ok(true);
+            }
+            if is_it && known.from_version < version && self.is(LedgerFault::DiscardSkipsMore) {
+                let (partition, commit) = (known.partition.clone(), known.commit.clone());
+                let failed = Attempt {
+                    subscription: subscription.clone(),
+                    aggregate_id: aggregate_id.clone(),
+                    partition,
+                    commit,
+                    epoch: None,
+                };
+                self.ledger().retry(&subscription, aggregate_id).await?;
+                return self.ledger().advance(failed).await;
             }
             if !is_it && self.is(LedgerFault::DiscardsAnyVersion) {
                 version = known.commit.version;
