@@ -35,9 +35,16 @@ pub(crate) fn page(caught: &[Caught]) -> String {
     page += "## Guarantees\n\n| guarantee | case | mutants that it rejects |\n|---|---|---|\n";
     for guarantee in GUARANTEES {
         let name = format!("**{}** {}", guarantee.id, guarantee.claim);
-        if let Status::Elsewhere { by } = guarantee.status {
-            let _ = writeln!(page, "| {name} | *{by}* | *elsewhere* |");
-            continue;
+        match guarantee.status {
+            Status::Suite => {}
+            Status::Elsewhere { by } => {
+                let _ = writeln!(page, "| {name} | *{by}* | *elsewhere* |");
+                continue;
+            }
+            Status::NotYet { what } => {
+                let _ = writeln!(page, "| {name} | *{what}* | *not yet* |");
+                continue;
+            }
         }
         for case in cases.iter().filter(|case| case.guarantees.contains(&guarantee.id)) {
             let rejects = mutants.iter().filter(|mutant| mutant.rejected_by.contains(&case.name));
