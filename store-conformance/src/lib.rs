@@ -32,3 +32,12 @@ pub use guarantee::{GUARANTEES, Guarantee, Status};
 pub use harness::{Backend, Exception, Place, Settings};
 pub use mutants::run as run_mutants;
 pub use run::run;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_listing_of_the_page_is_the_one_that_is_run() {
+        let (page, listing) = (include_str!("../README.md"), include_str!("../tests/template.rs"));
+        assert!(page.contains(listing), "copy `tests/template.rs` into the page");
+    }
+}
