@@ -20,11 +20,13 @@ async fn standby(schema: &Schema) -> PgConnection {
     let socket: String =
         schema.value("SELECT split_part(current_setting('unix_socket_directories'), ',', 1)").await;
     let port: String = schema.value("SELECT current_setting('port')").await;
+    // A standby has to have as many as its primary, whose settings are not all in files.
+    let connections: String = schema.value("SELECT current_setting('max_connections')").await;
     let (directory, own_port) = (&spare.directory, spare.port);
     let script = format!(
         "export PGPASSWORD=postgres; \
          {bin}/pg_basebackup -h {socket} -p {port} -U postgres -D {directory} -R -X stream -c fast >{directory}.log 2>&1 \
-         && {bin}/pg_ctl -D {directory} -w -l {directory}.log -o \"-p {own_port} -c listen_addresses=*\" start \
+         && {bin}/pg_ctl -D {directory} -w -l {directory}.log -o \"-p {own_port} -c listen_addresses=* -c max_connections={connections}\" start \
             >/dev/null 2>&1"
     );
     schema.execute(&format!("COPY (SELECT 1) TO PROGRAM '{script}'")).await;
