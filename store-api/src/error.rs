@@ -143,7 +143,7 @@ pub enum ErrorKind {
         /// One line for each.
         problems: Vec<String>,
     },
-    /// The disk or the quota is full.
+    /// The disk or the quota is full. A store in a directory takes writes again after it is closed and reopened.
     StorageFull,
     /// The store cannot be reached, or is not able to serve now.
     Unavailable {
@@ -238,7 +238,9 @@ impl fmt::Display for ErrorKind {
             Self::SchemaMismatch { problems } => {
                 write!(f, "the schema does not match: {}", problems.join("; "))
             }
-            Self::StorageFull => f.write_str("the storage is full: make room and try again"),
+            Self::StorageFull => f.write_str(
+                "the storage is full: make room, reopen the store if it is in a directory, and try again",
+            ),
             Self::Unavailable { reason } => write!(f, "the store is not available: {reason}"),
             Self::Timeout => f.write_str("the deadline passed"),
             Self::Closed => f.write_str("the store was closed"),
@@ -412,17 +414,21 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &self.0;
+        let kind = inner.kind.to_string();
         if let Some(operation) = inner.operation {
             write!(f, "{operation}")?;
             if let Some(store) = &inner.store {
                 write!(f, " on store {store}")?;
             }
-            if let Some(context) = &inner.context {
+            // What the kind itself begins with is not said twice.
+            if let Some(context) =
+                inner.context.as_ref().filter(|context| !kind.starts_with(context.as_str()))
+            {
                 write!(f, " ({context})")?;
             }
             f.write_str(": ")?;
         }
-        write!(f, "{}", inner.kind)?;
+        f.write_str(&kind)?;
         if inner.outcome == Outcome::Unknown {
             f.write_str(" (it may have been applied)")?;
         }
