@@ -106,12 +106,19 @@ fn read_present(from: &mut Decoder<'_>) -> Result<bool> {
     }
 }
 
-/// Nothing: the key says it all.
-impl Record for () {
-    fn write(&self, _: &mut Encoder) {}
+/// When a claimed timer was due; entries that were written before this was kept hold nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DueRecord(pub(crate) Option<Timestamp>);
 
-    fn read(_: &mut Decoder<'_>) -> Result<Self> {
-        Ok(())
+impl Record for DueRecord {
+    fn write(&self, to: &mut Encoder) {
+        if let Some(due_at) = self.0 {
+            to.i64(due_at.as_millis());
+        }
+    }
+
+    fn read(from: &mut Decoder<'_>) -> Result<Self> {
+        Ok(Self(if from.is_at_end() { None } else { Some(read_instant(from)?) }))
     }
 }
 

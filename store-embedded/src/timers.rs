@@ -2,7 +2,8 @@
 //!
 //! Beside each timer stands an entry in one of two lists: of those that nobody has claimed, by when they are due, and
 //! of those that are claimed, by when they can be claimed again. Claiming reads the first list in order and as far as
-//! it needs, and of the second one only what has expired: it costs what is claimed, not what is scheduled.
+//! it needs, and of the second one the entries that have expired, which name when their timers were due: it costs what
+//! is claimed, not what is scheduled.
 
 use std::{ops::Bound, time::Duration};
 
@@ -14,6 +15,7 @@ use wow_store_api::{
 
 use crate::{
     access::{Records as _, behind},
+    codec::{DueRecord, unseal},
     engine::{
         error::Hex,
         keys::{Key, KeyParts},
@@ -36,7 +38,8 @@ fn put(tx: &mut Tx<'_>, known: Option<&Timer>, timer: &Timer) {
     if let Some(known) = known {
         tx.remove(listed(known));
     }
-    tx.store(listed(timer), &());
+    let due = timer.claim.as_ref().map(|_| timer.due_at);
+    tx.store(listed(timer), &DueRecord(due));
     tx.store(places::timer(&timer.context, &timer.id), timer);
 }
 
@@ -66,21 +69,26 @@ pub(crate) fn cancel(tx: &mut Tx<'_>, context: &ContextName, id: &TimerId) -> Re
     }
 }
 
+/// An entry of a list.
+struct Listed {
+    /// What the list is in order of.
+    at: Timestamp,
+    id: TimerId,
+    due: DueRecord,
+}
+
 /// The entries of a list, up to an instant (inclusive).
-fn list_until(
-    source: &impl Source,
-    list: &Place,
-    until: Timestamp,
-) -> impl Iterator<Item = Result<(Timestamp, TimerId)>> {
+fn list_until(source: &impl Source, list: &Place, until: Timestamp) -> impl Iterator<Item = Result<Listed>> {
     let end = list.key.clone().i64(until.as_millis().saturating_add(1));
     let prefix = list.key.as_slice().len();
     let space = list.space;
     let range = (Bound::Included(list.key.as_slice()), Bound::Excluded(end.as_slice()));
     source.scan(space, range).map(move |entry| {
-        let (key, _) = entry?;
-        entry_of(key.get(prefix..).unwrap_or_default()).ok_or_else(|| {
+        let (key, value) = entry?;
+        let (at, id) = entry_of(key.get(prefix..).unwrap_or_default()).ok_or_else(|| {
             Error::corrupt(format!("{}, key {}", space.name(), Hex(&key)), "not the key of a timer")
-        })
+        })?;
+        Ok(Listed { at, id, due: unseal(space, &key, &value)? })
     })
 }
 
@@ -119,18 +127,23 @@ impl Timers for EmbeddedStore {
         self.write("claim_timers", 0, move |tx| {
             claim.check()?;
             let (context, now) = (&claim.context, tx.now());
-            let mut due: Vec<Timer> = Vec::new();
+            let mut due: Vec<(Timestamp, TimerId)> = Vec::new();
             for entry in list_until(tx, &places::free_timers(context), now).take(claim.limit) {
-                due.push(listed_timer(tx, context, &entry?.1)?);
+                let Listed { at, id, .. } = entry?;
+                due.push((at, id));
             }
             for entry in list_until(tx, &places::claimed_timers(context), now) {
-                due.push(listed_timer(tx, context, &entry?.1)?);
+                let Listed { id, due: DueRecord(due_at), .. } = entry?;
+                let due_at =
+                    due_at.map_or_else(|| Ok(listed_timer(tx, context, &id)?.due_at), Ok::<_, Error>)?;
+                due.push((due_at, id));
             }
-            due.sort_by(|a, b| (a.due_at, &a.id).cmp(&(b.due_at, &b.id)));
+            due.sort_unstable();
             let mut claimed = Vec::with_capacity(due.len().min(claim.limit));
-            for timer in due.iter().take(claim.limit) {
-                if let Some(next) = rules::timer::claim(&claim, timer, now) {
-                    put(tx, Some(timer), &next);
+            for (_, id) in due.iter().take(claim.limit) {
+                let timer = listed_timer(tx, context, id)?;
+                if let Some(next) = rules::timer::claim(&claim, &timer, now) {
+                    put(tx, Some(&timer), &next);
                     claimed.push(next);
                 }
             }
@@ -174,8 +187,8 @@ impl Timers for EmbeddedStore {
     async fn next_due(&self, context: &ContextName) -> Result<Option<Timestamp>> {
         self.read("next_due", |view| {
             let first = |list: Place| list_until(view, &list, Timestamp::MAX).next().transpose();
-            let free = first(places::free_timers(context))?.map(|(instant, _)| instant);
-            let claimed = first(places::claimed_timers(context))?.map(|(instant, _)| instant);
+            let free = first(places::free_timers(context))?.map(|entry| entry.at);
+            let claimed = first(places::claimed_timers(context))?.map(|entry| entry.at);
             Ok(free.into_iter().chain(claimed).min())
         })
     }
