@@ -81,11 +81,12 @@ impl Tx<'_> {
         self.put(place.space, place.key, value);
     }
 
-    /// The keys of everything under a place.
-    pub(crate) fn keys(&self, under: &Place) -> Result<Vec<Slice>> {
+    /// The keys of what is under a place, from behind one of them, at most so many.
+    pub(crate) fn keys_from(&self, under: &Place, after: Option<&[u8]>, limit: usize) -> Result<Vec<Slice>> {
         let end = after_prefix(under.key.as_slice());
-        let range = (Bound::Included(under.key.as_slice()), end_of(end.as_deref()));
-        self.range(under.space, range).map(|entry| Ok(entry?.0)).collect()
+        let start = after.map_or(Bound::Included(under.key.as_slice()), Bound::Excluded);
+        let range = (start, end_of(end.as_deref()));
+        self.range(under.space, range).take(limit).map(|entry| Ok(entry?.0)).collect()
     }
 
     /// Removes what is stored at a place.

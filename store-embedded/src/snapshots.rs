@@ -1,8 +1,10 @@
 //! Snapshots (S1 to S4).
 
 use async_trait::async_trait;
+use fjall::Slice;
 use wow_store_api::{
-    AggregateId, AggregateType, Result, SaveSnapshot, Snapshot, SnapshotSaved, Snapshots, Version, rules,
+    AggregateId, AggregateType, Outcome, Result, SaveSnapshot, Snapshot, SnapshotSaved, Snapshots, Version,
+    rules,
 };
 
 use crate::{
@@ -12,6 +14,9 @@ use crate::{
     places::{self, Place},
     store::EmbeddedStore,
 };
+
+/// Other writes come in between: nothing waits for more than so many.
+const DROPPED_AT_ONCE: usize = 1000;
 
 /// The version that the log must have for a snapshot to be usable (S3). Versions are dense, so one look-up does.
 fn log_reaches(source: &impl Source, snapshot: &Snapshot) -> Result<Version> {
@@ -83,15 +88,26 @@ impl Snapshots for EmbeddedStore {
     }
 
     async fn drop_snapshots(&self, aggregate_type: &AggregateType) -> Result<u64> {
-        let under = of_type(aggregate_type);
-        self.write("drop_snapshots", 0, move |tx| {
-            let keys = tx.keys(&under)?;
-            let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
-            for key in keys {
-                tx.delete(under.space, key);
+        // Behind the last one, so that it ends however many are saved meanwhile.
+        let (mut dropped, mut from): (u64, Option<Slice>) = (0, None);
+        loop {
+            let under = of_type(aggregate_type);
+            let keys = self.write("drop_snapshots", 0, move |tx| {
+                let keys = tx.keys_from(&under, from.as_deref(), DROPPED_AT_ONCE)?;
+                for key in &keys {
+                    tx.delete(under.space, key.clone());
+                }
+                Ok(keys)
+            });
+            let keys = keys.await.map_err(|error| match dropped {
+                0 => error,
+                _ => error.with_outcome(Outcome::Unknown),
+            })?;
+            dropped = dropped.saturating_add(u64::try_from(keys.len()).unwrap_or(u64::MAX));
+            if keys.len() < DROPPED_AT_ONCE {
+                return Ok(dropped);
             }
-            Ok(count)
-        })
-        .await
+            from = keys.last().cloned();
+        }
     }
 }

@@ -9,8 +9,8 @@ use std::{future::Future as _, path::Path, sync::Arc, task::Poll, time::Duration
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use support::{check_context, commit, context, order};
 use wow_store_api::{
-    ErrorKind, EventLog as _, ManualClock, Outcome, PartitionCount, PartitionId, ReadPage, StoreAdmin as _,
-    StoreExt as _, TailRequest, Timestamp,
+    ErrorKind, EventLog as _, ManualClock, Outcome, PartitionCount, PartitionId, ReadPage, SaveSnapshot,
+    Snapshots as _, StoreAdmin as _, StoreExt as _, TailRequest, Timestamp,
 };
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
@@ -228,4 +228,35 @@ async fn commit_that_nobody_waits_for_wakes_tails_all_the_same() {
         seen += u64::try_from(batch.commits.len()).unwrap();
     }
     assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn snapshots_of_a_type_are_dropped_however_many_there_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let save = |id: String| {
+        let store = store.clone();
+        async move {
+            let id = order(id);
+            store.append(commit(&id, "c", 10)).await.unwrap();
+            store.save_snapshot(SaveSnapshot::new(id, 1, 1, &1).unwrap()).await.unwrap();
+        }
+    };
+    futures::future::join_all((0..2001).map(|n| save(n.to_string()))).await;
+    assert_eq!(store.drop_snapshots(order("0").aggregate_type()).await.unwrap(), 2001);
+    for n in [0, 999, 1000, 2000] {
+        assert!(store.snapshot(&order(n.to_string()), 1).await.unwrap().is_none(), "it is gone: {n}");
+    }
+    assert_eq!(store.drop_snapshots(order("0").aggregate_type()).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn conflict_names_the_aggregate_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    store.append(commit(&order("only-once"), "a", 10)).await.unwrap();
+    let stale = commit(&order("only-once"), "b", 10).expect(wow_store_api::ExpectedVersion::NoStream);
+    let error = store.append(stale).await.unwrap_err();
+    assert!(error.is_conflict(), "{error:?}");
+    assert_eq!(error.to_string().matches("only-once").count(), 1, "{error}");
 }
