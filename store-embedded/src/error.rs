@@ -16,9 +16,9 @@ impl From<ReadError> for Error {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Corrupt(corruption) => corruption.into(),
-            ReadError::Database { ref place, ref source } => {
+            ReadError::Database { place, source } => {
                 let reason = format!("cannot read {place}: {source}");
-                Self::not_applied(ErrorKind::Unavailable { reason }).with_source(error)
+                Self::not_applied(ErrorKind::Unavailable { reason }).with_source(source)
             }
         }
     }
@@ -61,7 +61,11 @@ impl From<OpenError> for Error {
                 ErrorKind::Corrupt { location, reason: source.to_string() }
             }
         };
-        Self::not_applied(kind).with_source(error)
+        match error {
+            OpenError::Io { source, .. } => Self::not_applied(kind).with_source(source),
+            OpenError::Database { source, .. } => Self::not_applied(kind).with_source(source),
+            _ => Self::not_applied(kind),
+        }
     }
 }
 
@@ -80,6 +84,7 @@ fn of_io(error: &io::Error, reason: String) -> ErrorKind {
         Io::NotFound,
         Io::PermissionDenied,
         Io::NotADirectory,
+        Io::IsADirectory,
         Io::ReadOnlyFilesystem,
         Io::InvalidInput,
         Io::InvalidFilename,

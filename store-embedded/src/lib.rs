@@ -34,7 +34,7 @@
 //! | L2, L3, L5, L7 | one writer decides: look-up of the command, fence, version, riders, then the next position |
 //! | L4 | a batch is synced before anything of it is answered or can be read |
 //! | L5 | positions come from the head that the same batch moves; pages are checked to be gapless up to the head |
-//! | L6 | only an operation whose own batch failed is `Unknown`; a failed write or sync poisons the store until it is opened again |
+//! | L6 | only an operation whose own batch failed is `Unknown`; a failed write or sync poisons the store until it is opened again. There is no deadline: a write waits as long as the disk and the merging of tables take, so nothing becomes `Unknown` by waiting |
 //! | L8 | operations of a batch have outcomes of their own; the queue is in order of arrival; a lone caller waits for its own sync only |
 //! | L9 | the log by position and again by aggregate and version; a head is one read |
 //! | L10 | a type is one record, written with its first commit |

@@ -1,7 +1,8 @@
 //! The disk is full: a clear error, a store that can be read, and that goes on after there is room.
 //!
 //! Runs in a process of its own that mounts a small file system in memory, in a mount namespace of its own, which asks
-//! for no more rights than the tests have. Where the system does not let it, the test is reported as ignored.
+//! for no more rights than the tests have. Where the system does not let it, the test is reported as ignored, or fails
+//! if `WOW_TEST_DISK_FULL` is `required`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
@@ -19,6 +20,8 @@ use wow_store_api::{Error, ErrorKind, Outcome, StoreAdmin as _, StoreExt as _};
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
 const DIRECTORY: &str = "WOW_FULL_CHILD_DIRECTORY";
+/// `required`: it is a failure that no small disk can be made here.
+const SETTING: &str = "WOW_TEST_DISK_FULL";
 const MEMTABLE: &str = "WOW_FULL_CHILD_MEMTABLE";
 /// The size of the disk, in MiB, and of a file on it that is removed to make room.
 const DISK: usize = 24;
@@ -35,6 +38,10 @@ fn main() -> ExitCode {
         |error| Some(error.to_string()),
         |status| (!status.success()).then(|| "a mount namespace cannot be made here".to_owned()),
     );
+    if let Some(refusal) = refusal.as_ref().filter(|_| env::var(SETTING).is_ok_and(|it| it == "required")) {
+        println!("a small disk is required ({SETTING}), but {refusal}");
+        return ExitCode::FAILURE;
+    }
     let trial = |name: &str, memtable: u64| {
         Trial::test(name, move || {
             on_a_small_disk(memtable);
@@ -94,6 +101,20 @@ async fn count(store: &EmbeddedStore) -> u64 {
     u64::try_from(check_context(store, &context("shop")).await.unwrap().len()).unwrap()
 }
 
+/// Takes the last byte of the disk.
+fn fill_up(disk: &Path) -> PathBuf {
+    use std::io::Write as _;
+    let path = disk.join("filler");
+    let mut file = std::fs::File::create(&path).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![7; size]).is_ok() {}
+    }
+    let refused = std::fs::write(disk.join("one-byte"), "1").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull, "nothing is left");
+    std::fs::remove_file(disk.join("one-byte")).unwrap();
+    path
+}
+
 async fn fill(disk: &Path, memtable: u64) {
     let (directory, ballast) = (disk.join("store"), disk.join("ballast"));
     std::fs::write(&ballast, vec![7; BALLAST * 1024 * 1024]).unwrap();
@@ -119,6 +140,14 @@ async fn fill(disk: &Path, memtable: u64) {
     println!("{more} more, then: {error}");
     let read_before = count(&store).await;
     store.close().await.unwrap();
+
+    // Not a byte is left, not even for a name: it can be read still, or says why not.
+    let filler = fill_up(disk);
+    let store = open(&directory, memtable).await.unwrap();
+    let read = count(&store).await;
+    assert!((read_before..=read_before + 1).contains(&read), "{read} of {read_before}");
+    store.close().await.unwrap();
+    std::fs::remove_file(filler).unwrap();
 
     std::fs::remove_file(&ballast).unwrap();
     let store = open(&directory, memtable).await.unwrap();

@@ -127,17 +127,6 @@ pub(crate) fn check(directory: &Path, acknowledged: u64, number: BatchNumber) ->
     Ok(summary)
 }
 
-/// Whether no journal of the directory was ever written to, and none was ever removed.
-pub(crate) fn is_blank(directory: &Path) -> Result<bool, OpenError> {
-    for (id, path) in files(directory)? {
-        let bytes = std::fs::read(&path).map_err(OpenError::io("read", &path))?;
-        if id > 0 || bytes.iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 fn files(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(OpenError::io("list", directory))? {

@@ -10,6 +10,11 @@ use wow_store_api::{Clock, SystemClock};
 use crate::engine::error::OpenError;
 
 pub(crate) const FILE: &str = "owner";
+/// The file that fjall locks while a database is open.
+pub(crate) const DATABASE_FILE: &str = "lock";
+/// Who may have a database open in a directory that nobody else has locked: a stream of a handle that is gone, or one
+/// whose lock was removed.
+pub(crate) const DATABASE_HOLDER: &str = "another process, or a reader of this one";
 
 /// A handle that was just dropped may still be letting go.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -30,31 +35,22 @@ impl DirectoryLock {
             .truncate(false)
             .open(&path)
             .map_err(OpenError::io("open", &path))?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(source)) => return Err(OpenError::io("lock", &path)(source)),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let mut holder = String::new();
-                    // Where a locked file cannot be read (Windows) the holder stays unnamed.
-                    let known = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
-                    return Err(OpenError::Locked {
-                        directory: directory.to_path_buf(),
-                        holder: if known { holder.trim().to_owned() } else { "another process".to_owned() },
-                    });
-                }
-            }
+        if !try_lock(&file, &path)? {
+            let mut holder = String::new();
+            // Where a locked file cannot be read (Windows) the holder stays unnamed.
+            let known = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
+            return Err(OpenError::Locked {
+                directory: directory.to_path_buf(),
+                holder: if known { holder.trim().to_owned() } else { "another process".to_owned() },
+            });
         }
+        // The lock is what counts: on a full disk the holder stays unnamed.
         let text = format!("process {} on {} since {}\n", std::process::id(), host(), SystemClock.now());
-        file.set_len(0)
+        let _ = file
+            .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(text.as_bytes()))
-            .and_then(|()| file.flush())
-            .map_err(OpenError::io("write", &path))?;
+            .and_then(|()| file.flush());
         Ok(Self { file })
     }
 }
@@ -64,6 +60,42 @@ impl Drop for DirectoryLock {
         // The name is only for whoever finds the file locked; closing the file unlocks it in any case.
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();
+    }
+}
+
+/// Takes the lock that a database holds while it is open, if its file is there: given back by dropping it.
+pub(crate) fn hold_database(database: &Path) -> Result<Option<File>, OpenError> {
+    let path = database.join(DATABASE_FILE);
+    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(OpenError::io("open", &path)(error)),
+    };
+    if try_lock(&file, &path)? {
+        return Ok(Some(file));
+    }
+    Err(OpenError::Locked { directory: database.to_path_buf(), holder: DATABASE_HOLDER.to_owned() })
+}
+
+/// Makes the file of that lock where it has gone missing: it never holds anything.
+pub(crate) fn ensure_database(database: &Path) -> Result<(), OpenError> {
+    let path = database.join(DATABASE_FILE);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    file.map(drop).map_err(OpenError::io("make", &path))
+}
+
+/// Whether it could be locked in the time that a handle may need that was just dropped.
+fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(source)) => return Err(OpenError::io("lock", path)(source)),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        }
     }
 }
 

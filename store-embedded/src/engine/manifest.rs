@@ -26,7 +26,7 @@ pub(crate) fn check(database: &Path, count: usize) -> Result<(), OpenError> {
     let folder = database.join(FOLDER);
     let list = || OpenError::io("list", &folder);
     let mut found: usize = 0;
-    for entry in std::fs::read_dir(&folder).map_err(list())? {
+    for entry in std::fs::read_dir(&folder).map_err(|error| missing("list", &folder, error))? {
         let path: PathBuf = entry.map_err(list())?.path();
         if path.is_dir() {
             keyspace(&path)?;
@@ -56,8 +56,12 @@ fn keyspace(folder: &Path) -> Result<(), OpenError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => OpenError::corrupt(path.display(), "the file is missing"),
-        _ => OpenError::io("read", path)(error),
-    })
+    std::fs::read(path).map_err(|error| missing("read", path, error))
+}
+
+fn missing(what: &'static str, path: &Path, error: std::io::Error) -> OpenError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => OpenError::corrupt(path.display(), "it is missing"),
+        _ => OpenError::io(what, path)(error),
+    }
 }

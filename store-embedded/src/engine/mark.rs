@@ -4,13 +4,15 @@
 //! must hold. A database that holds less has lost acknowledged commits, and is refused.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::engine::error::OpenError;
 use crate::engine::record::{Decoder, Encoder};
 
 pub(crate) const FILE: &str = "acknowledged";
+/// Its name while it is made.
+pub(crate) const NEW_FILE: &str = "acknowledged.new";
 const FORMAT: u8 = 1;
 const SLOT_BYTES: usize = 32;
 
@@ -34,35 +36,34 @@ fn path(directory: &Path) -> PathBuf {
 }
 
 impl Mark {
-    /// Whether the directory has one.
-    pub(crate) fn exists(directory: &Path) -> Result<bool, OpenError> {
+    /// The last acknowledged batch; `None` if there is no mark, or none that can be read.
+    pub(crate) fn read(directory: &Path) -> Result<Option<u64>, OpenError> {
         let path = path(directory);
-        path.try_exists().map_err(OpenError::io("look for", &path))
-    }
-
-    /// Makes a new one, at batch 0.
-    pub(crate) fn create(directory: &Path) -> Result<(), OpenError> {
-        let path = path(directory);
-        let mut file = File::create(&path).map_err(OpenError::io("create", &path))?;
-        file.write_all(&slot(0))
-            .and_then(|()| file.write_all(&slot(0)))
-            .and_then(|()| file.sync_all())
-            .map_err(OpenError::io("write", &path))
-    }
-
-    /// Opens it and gives the last acknowledged batch.
-    pub(crate) fn open(directory: &Path) -> Result<(Self, u64), OpenError> {
-        let path = path(directory);
-        let mut file =
-            OpenOptions::new().read(true).write(true).open(&path).map_err(OpenError::io("open", &path))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(OpenError::io("read", &path))?;
-        // One slot may be half-written after a power loss, never both.
-        let batch = bytes.chunks_exact(SLOT_BYTES).filter_map(read).max();
-        match batch {
-            Some(batch) => Ok((Self { file }, batch)),
-            None => Err(OpenError::corrupt(path.display(), "no slot is readable")),
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(last(&bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(OpenError::io("read", &path)(error)),
         }
+    }
+
+    /// Makes a new one, at batch 0. It is there as a whole or not at all.
+    pub(crate) fn create(directory: &Path) -> Result<(), OpenError> {
+        let new = directory.join(NEW_FILE);
+        File::create(&new)
+            .and_then(|mut file| {
+                file.write_all(&slot(0))?;
+                file.write_all(&slot(0))?;
+                file.sync_all()
+            })
+            .and_then(|()| std::fs::rename(&new, path(directory)))
+            .map_err(OpenError::io("make", &path(directory)))
+    }
+
+    /// Opens it, to move it forward.
+    pub(crate) fn open(directory: &Path) -> Result<Self, OpenError> {
+        let path = path(directory);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        Ok(Self { file: file.map_err(OpenError::io("open", &path))? })
     }
 
     /// Moves it forward. A failure leaves it behind, which is still a lower bound.
@@ -86,6 +87,11 @@ fn write_at(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset).map(|_| ())
 }
 
+/// One slot may be half-written after a power loss, never both.
+fn last(bytes: &[u8]) -> Option<u64> {
+    bytes.chunks_exact(SLOT_BYTES).filter_map(read).max()
+}
+
 fn read(bytes: &[u8]) -> Option<u64> {
     let (value, _) = bytes.split_at_checked(17)?;
     let (format, mut fields) = Decoder::open(FILE.as_bytes(), value).ok()?;
@@ -102,12 +108,13 @@ mod tests {
     #[test]
     fn last_batch_comes_back() {
         let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Mark::read(directory.path()).unwrap(), None);
         Mark::create(directory.path()).unwrap();
-        let (mark, batch) = Mark::open(directory.path()).unwrap();
-        assert_eq!(batch, 0);
+        let mark = Mark::open(directory.path()).unwrap();
+        assert_eq!(Mark::read(directory.path()).unwrap(), Some(0));
         for batch in 1..=5 {
             mark.set(batch).unwrap();
-            assert_eq!(Mark::open(directory.path()).unwrap().1, batch);
+            assert_eq!(Mark::read(directory.path()).unwrap(), Some(batch));
         }
     }
 
@@ -115,16 +122,16 @@ mod tests {
     fn half_written_slot_falls_back_to_the_other() {
         let directory = tempfile::tempdir().unwrap();
         Mark::create(directory.path()).unwrap();
-        let (mark, _) = Mark::open(directory.path()).unwrap();
+        let mark = Mark::open(directory.path()).unwrap();
         mark.set(6).unwrap();
         mark.set(7).unwrap();
         let path = path(directory.path());
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[35] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(Mark::open(directory.path()).unwrap().1, 6);
+        assert_eq!(Mark::read(directory.path()).unwrap(), Some(6));
         bytes[3] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(matches!(Mark::open(directory.path()), Err(OpenError::Corrupt(_))));
+        assert_eq!(Mark::read(directory.path()).unwrap(), None);
     }
 }

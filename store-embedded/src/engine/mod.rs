@@ -22,6 +22,7 @@ use space::{PerSpace, Space};
 use view::{Tx, View};
 use writer::{Answer, Message, Poison, Writer};
 
+mod directory;
 pub(crate) mod error;
 mod heartbeat;
 mod hot;
@@ -42,8 +43,6 @@ mod writer;
 pub(crate) const LAST_BATCH: &[u8] = heartbeat::KEY;
 const DATABASE: &str = "db";
 const DATABASE_FORMAT: u32 = 3;
-/// What a file system may put into a directory by itself.
-const FOREIGN: [&str; 1] = ["lost+found"];
 
 /// How the directory is used. Nothing in here changes what is stored.
 #[derive(Debug, Clone)]
@@ -129,23 +128,28 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Opens the directory, creating what is missing. Blocks: reads the journal.
     pub(crate) fn open(directory: &Path, options: &Options) -> Result<Self, OpenError> {
-        create_directory(directory)?;
+        directory::prepare(directory)?;
         let lock = DirectoryLock::acquire(directory)?;
         let path = directory.join(DATABASE);
+        // Somebody may have removed the file of our own lock. Held until the database takes it, so that nobody reads,
+        // cuts or removes what another one is writing.
+        let held = lock::hold_database(&path)?;
         // The mark is made last, before the first batch: without it there is no whole store here.
-        let fresh = !Mark::exists(directory)?;
-        let (database, summary, acknowledged) = if fresh {
-            remove_unfinished(directory, &path)?;
-            (open_database(&path, options)?, Summary::default(), 0)
-        } else {
-            let (_, acknowledged) = Mark::open(directory)?;
-            if !path.is_dir() {
-                return Err(OpenError::corrupt(path.display(), "the directory is missing"));
+        let known = Mark::read(directory)?;
+        let summary = match known {
+            None => {
+                directory::remove_unfinished(directory, &path)?;
+                Summary::default()
             }
-            let summary = journal::check(&path, acknowledged, Heartbeat::number)?;
-            // One more than ours is fjall's own.
-            manifest::check(&path, space::COUNT.saturating_add(1))?;
-            let database = open_database(&path, options)?;
+            Some(acknowledged) => check_before_opening(&path, acknowledged)?,
+        };
+        drop(held);
+        let (fresh, acknowledged) = (known.is_none(), known.unwrap_or_default());
+        if !fresh {
+            lock::ensure_database(&path)?;
+        }
+        let database = open_database(&path, options)?;
+        if !fresh {
             for space in Space::ALL {
                 if !database.keyspace_exists(space.name()) {
                     return Err(OpenError::corrupt(
@@ -154,8 +158,7 @@ impl Engine {
                     ));
                 }
             }
-            (database, summary, acknowledged)
-        };
+        }
         let spaces = Arc::new(PerSpace::open(&database, &path, options.memtable_bytes)?);
         let last = last_batch(&database, &spaces)?;
         if last.batch < acknowledged || summary.last_batch.is_some_and(|batch| batch != last.batch) {
@@ -168,10 +171,11 @@ impl Engine {
         }
 
         if fresh {
+            directory::sync(directory)?;
             Mark::create(directory)?;
-            sync_directory(directory)?;
+            directory::sync(directory)?;
         }
-        let (mark, _) = Mark::open(directory)?;
+        let mark = Mark::open(directory)?;
 
         let (operations, receiver) = mpsc::channel(writer::QUEUE_OPERATIONS);
         let queue = Queue {
@@ -266,60 +270,15 @@ impl Drop for Engine {
     }
 }
 
-/// Makes sure that there is a directory, and that it is a store's or empty.
-fn create_directory(directory: &Path) -> Result<(), OpenError> {
-    if directory.is_dir() {
-        return check_content(directory);
+/// Looks at what the database would believe. Changes nothing, but for a torn end that it cuts off.
+fn check_before_opening(path: &Path, acknowledged: u64) -> Result<Summary, OpenError> {
+    if !path.is_dir() {
+        return Err(OpenError::corrupt(path.display(), "the directory is missing"));
     }
-    if directory.exists() {
-        let reason = format!("{} is not a directory: give a store one of its own", directory.display());
-        return Err(OpenError::Unsuitable { reason });
-    }
-    std::fs::create_dir_all(directory).map_err(OpenError::io("create", directory))?;
-    match directory.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
-        Some(parent) => sync_directory(parent),
-        None => Ok(()),
-    }
-}
-
-fn check_content(directory: &Path) -> Result<(), OpenError> {
-    let ours = [DATABASE, mark::FILE, lock::FILE, writer::PROBE];
-    let mut foreign = None;
-    for entry in std::fs::read_dir(directory).map_err(OpenError::io("list", directory))? {
-        let name = entry.map_err(OpenError::io("list", directory))?.file_name();
-        if ours.iter().any(|it| name == *it) {
-            // A store, whatever else lies there.
-            return Ok(());
-        }
-        if FOREIGN.iter().all(|it| name != *it) {
-            foreign = Some(name);
-        }
-    }
-    match foreign {
-        None => Ok(()),
-        Some(name) => Err(OpenError::Unsuitable {
-            reason: format!(
-                "{} holds no store but other files ({}): give a store a directory of its own",
-                directory.display(),
-                name.display()
-            ),
-        }),
-    }
-}
-
-/// Clears away what a crash during the very first opening has left: fjall cannot go on from there. A database that
-/// holds anything is not that.
-fn remove_unfinished(directory: &Path, path: &Path) -> Result<(), OpenError> {
-    if !path.try_exists().map_err(OpenError::io("look for", path))? {
-        return Ok(());
-    }
-    if !journal::is_blank(path)? {
-        let reason = "the file is missing, but there is a database that has been written to";
-        return Err(OpenError::corrupt(directory.join(mark::FILE).display(), reason));
-    }
-    std::fs::remove_dir_all(path).map_err(OpenError::io("remove", path))?;
-    sync_directory(directory)
+    check_version(path)?;
+    // One more than ours is fjall's own.
+    manifest::check(path, space::COUNT.saturating_add(1))?;
+    journal::check(path, acknowledged, Heartbeat::number)
 }
 
 fn open_database(path: &Path, options: &Options) -> Result<Database, OpenError> {
@@ -332,27 +291,28 @@ fn open_database(path: &Path, options: &Options) -> Result<Database, OpenError> 
         .manual_journal_persist(true)
         .open()
         .map_err(|source| match source {
-            // We hold the directory, so this is an iterator or a view of a handle that is gone.
-            fjall::Error::Locked => OpenError::Locked {
-                directory: path.to_path_buf(),
-                holder: "a reader of this process that is still open".to_owned(),
-            },
-            fjall::Error::InvalidVersion(_) => unknown_version(path),
+            fjall::Error::Locked => {
+                OpenError::Locked { directory: path.to_path_buf(), holder: lock::DATABASE_HOLDER.to_owned() }
+            }
             source => OpenError::database("open the database", path)(source),
         })
 }
 
-/// The database was written by a version with another format, or its marker is damaged.
-fn unknown_version(database: &Path) -> OpenError {
-    let marker = database.join("version");
-    let bytes = std::fs::read(&marker).unwrap_or_default();
+/// Whether the database is of the version that is read here: without the marker fjall would make a new one.
+fn check_version(database: &Path) -> Result<(), OpenError> {
+    let marker = database.join(directory::VERSION);
+    let bytes = std::fs::read(&marker).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => OpenError::corrupt(marker.display(), "the file is missing"),
+        _ => OpenError::io("read", &marker)(error),
+    })?;
     match bytes.as_slice() {
-        [b'F', b'J', b'L', found] => OpenError::Format {
+        [b'F', b'J', b'L', found] if u32::from(*found) == DATABASE_FORMAT => Ok(()),
+        [b'F', b'J', b'L', found] => Err(OpenError::Format {
             structure: "database".to_owned(),
             found: u32::from(*found),
             supported: DATABASE_FORMAT,
-        },
-        _ => OpenError::corrupt(marker.display(), "not the marker of a database"),
+        }),
+        _ => Err(OpenError::corrupt(marker.display(), "not the marker of a database")),
     }
 }
 
@@ -364,16 +324,4 @@ fn last_batch(database: &Database, spaces: &Arc<PerSpace<Keyspace>>) -> Result<H
         Some(value) => Heartbeat::decode(&value).map_err(OpenError::Corrupt),
         None => Ok(Heartbeat::default()),
     }
-}
-
-#[cfg(not(windows))]
-fn sync_directory(directory: &Path) -> Result<(), OpenError> {
-    std::fs::File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(OpenError::io("sync", directory))
-}
-
-#[cfg(windows)]
-fn sync_directory(_: &Path) -> Result<(), OpenError> {
-    Ok(())
 }

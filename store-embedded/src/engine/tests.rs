@@ -360,7 +360,7 @@ async fn writes_after_a_torn_end_are_there_after_the_next_opening() {
         // The crash came before the fourth batch was acknowledged.
         std::fs::remove_file(image.path().join("acknowledged")).unwrap();
         crate::engine::mark::Mark::create(image.path()).unwrap();
-        crate::engine::mark::Mark::open(image.path()).unwrap().0.set(3).unwrap();
+        crate::engine::mark::Mark::open(image.path()).unwrap().set(3).unwrap();
         for expected in [3, 5] {
             let engine = open(image.path()).unwrap();
             assert_eq!(counted(&engine), expected);

@@ -2,7 +2,7 @@
 //!
 //! It takes whatever is queued, applies each operation to an overlay, writes the whole batch with one sync and then
 //! answers all of them. While a batch is on its way to disk the next one gathers in the queue, so that the batch size
-//! follows the load and a lone caller waits for nothing but its own sync.
+//! follows the load and a lone caller waits for nothing but its own sync; where there were others, see [`Writer::apply`].
 
 use std::any::Any;
 use std::collections::VecDeque;
