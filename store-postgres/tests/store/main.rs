@@ -17,6 +17,7 @@ mod nodes;
 mod own_transaction;
 mod plans;
 mod proxy;
+mod push;
 mod replica;
 mod roles;
 mod secrets;
