@@ -69,6 +69,7 @@ impl Inner {
         save: &SaveCheckpoint,
         back: bool,
     ) -> Result<CheckpointSaved, Fault> {
+        lease::check_fence(work, save.fence().as_ref()).await?;
         let (filter, update) = self.set(save, back);
         let found = work.modify(names::CHECKPOINT, filter, update, true).await?;
         let found = found.ok_or_else(Fault::overtaken)?;
@@ -81,7 +82,6 @@ impl Inner {
                 current,
             })));
         }
-        lease::check_fence(work, save.fence().as_ref()).await?;
         saved(&found, save)
     }
 }
