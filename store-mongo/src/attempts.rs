@@ -70,7 +70,7 @@ impl<'a> Attempts<'a> {
             Again::Safe => true,
             Again::Lost => self.kind != Kind::Once,
         };
-        let pause = back_off(self.tries);
+        let pause = pause(&fault, self.tries);
         self.tries = self.tries.saturating_add(1);
         if retry && Instant::now() + pause < self.deadline && !self.inner.is_closed() {
             sleep_until(Instant::now() + pause).await;
@@ -86,6 +86,18 @@ impl<'a> Attempts<'a> {
         let error = error.with_outcome(outcome);
         Err(error.with_operation(self.operation).with_store(&self.inner.config.name))
     }
+}
+
+/// How long to wait after a fault before the next attempt.
+pub(crate) fn pause(fault: &Fault, tries: u32) -> Duration {
+    if fault.is_conflict() { take_turns(tries) } else { back_off(tries) }
+}
+
+/// How long to wait for another transaction to end: they are short, and whoever waits long always comes too late where
+/// another node writes one after the other.
+fn take_turns(tries: u32) -> Duration {
+    let base = 1_u64 << tries.min(4);
+    Duration::from_millis(base + jitter(base))
 }
 
 /// How long to wait before the next attempt: at once after the first, then 10 ms doubling to 320 ms, each by up to a
@@ -114,5 +126,8 @@ mod tests {
         assert!(back_off(0).is_zero(), "the first is made at once");
         assert!(back_off(1) >= Duration::from_millis(10) && back_off(1) <= Duration::from_millis(15));
         assert!(back_off(1_000) <= Duration::from_millis(480), "it is bounded");
+        let collided = Fault::of_code(112);
+        assert!(!pause(&collided, 0).is_zero(), "nobody is faster than the one that is there");
+        assert!(pause(&collided, 1_000) <= Duration::from_millis(32), "nor has to wait for long");
     }
 }

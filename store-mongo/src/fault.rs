@@ -31,6 +31,8 @@ pub(crate) struct Fault {
 }
 
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
+const WRITE_CONFLICT: i32 = 112;
+const LOCK_TIMEOUT: i32 = 24;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const NAMESPACE_EXISTS: i32 = 48;
 const UNAUTHORIZED: i32 = 13;
@@ -88,6 +90,11 @@ impl Fault {
             self.error = self.error.with_outcome(Outcome::NotApplied);
         }
         self
+    }
+
+    /// Another transaction has changed the same, or is about to.
+    pub(crate) fn is_conflict(&self) -> bool {
+        [WRITE_CONFLICT, LOCK_TIMEOUT].into_iter().any(|code| self.is(code))
     }
 
     /// It is the store's own answer, not a failure of the server.
@@ -210,7 +217,7 @@ fn meaning(code: i32) -> (ErrorKind, Again) {
         DUPLICATE_KEY | 11001 => (unavailable("another writer was faster"), Again::Safe),
         // Write conflict, lock timeout, no such transaction, snapshot unavailable or too old, transaction too old or
         // being prepared.
-        112 | 24 | 251 | 246 | 239 | 225 | 267 => {
+        WRITE_CONFLICT | LOCK_TIMEOUT | 251 | 246 | 239 | 225 | 267 => {
             (unavailable("it collided with another transaction"), Again::Safe)
         }
         // The server's own time limits.

@@ -18,9 +18,9 @@
 //! | L1, L4 | one transaction, committed to a majority and its journal |
 //! | L2, L3 | unique indexes over version and command; an append that they refuse runs again and looks first |
 //! | L5 | the partition's counter is raised in the transaction, so of two that overlap one is aborted; every read is of what a majority has, on the primary, in one causal order |
-//! | L6 | where the result of a commit is unknown the commit is asked for again; what stays unknown is settled by the command id |
+//! | L6 | where the result of a commit is unknown the commit is asked for again; what stays unknown is settled by the command id; a primary that is cut off is not waited for once there is another |
 //! | L7, C2 | the lease is touched in the transaction, so nobody takes it over before the commit |
-//! | L8 | one writer per partition and node; what arrives while a transaction is under way goes in the next |
+//! | L8 | one writer per partition and node; what arrives while a transaction is under way goes in the next; nodes that want one partition take turns |
 //! | L9 | keyset pages of bounded size |
 //! | L10 | a type's collection and indexes are made before its first append, never inside a transaction; the counter says which types a partition has |
 //! | L11 | one transaction that raises the counters in one order |
@@ -36,6 +36,7 @@ mod catalog;
 mod config;
 mod db;
 mod document;
+mod election;
 mod fault;
 mod log;
 mod macros;

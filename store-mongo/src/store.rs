@@ -25,6 +25,7 @@ use crate::{
     config::{Ddl, MongoConfig},
     db::Db,
     document::{Fields as _, instant},
+    election::Election,
     fault::Fault,
     macros::attempt,
     push::{self, Push, PushState},
@@ -51,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) heads: Heads,
     pub(crate) wakeups: Wakeups,
     pub(crate) push: Push,
+    pub(crate) election: Election,
     closed: AtomicBool,
     /// Closed, and everything that was under way is done.
     shut: AtomicBool,
@@ -106,6 +108,7 @@ impl Inner {
             heads: Heads::default(),
             wakeups: Wakeups::new(),
             push: Push::default(),
+            election: Election::default(),
             closed: AtomicBool::new(false),
             shut: AtomicBool::new(false),
             config,
@@ -139,6 +142,7 @@ impl Inner {
                  rs.initiate(), a set of one member will do",
             ));
         }
+        self.election.seen(&hello);
         if hello.get_i32("maxWireVersion").unwrap_or_default() < WIRE_VERSION {
             return Err(Fault::misconfigured("the server is too old: use MongoDB 5.0 or later"));
         }

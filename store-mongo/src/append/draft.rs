@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     db::{Raw, Work, literal},
-    document::{Fields as _, Writer, int, long},
+    document::{Fields as _, Writer, instant, int, long},
     fault::Fault,
     names,
     store::Inner,
@@ -33,6 +33,26 @@ pub(super) enum Mode {
     Each,
     /// All or nothing (L11).
     Together,
+}
+
+/// What an attempt does not take for granted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Care {
+    /// It looks at every aggregate and command.
+    look: bool,
+    /// It keeps other writers out before it looks.
+    lock: bool,
+}
+
+impl Care {
+    /// What an attempt that failed teaches.
+    pub(super) fn take(&mut self, fault: &Fault) {
+        if fault.is_conflict() {
+            self.lock = true;
+        } else {
+            *self = Self { look: true, lock: true };
+        }
+    }
 }
 
 /// What is there.
@@ -69,12 +89,12 @@ struct Draft<'a> {
 
 impl Inner {
     /// Appends commits. The outer error is of the attempt, the inner ones are the commits' own; with
-    /// [`Mode::Together`], one of those means that nothing was stored. With `look`, nothing is taken for granted.
+    /// [`Mode::Together`], one of those means that nothing was stored.
     pub(super) async fn draft(
         &self,
         commits: &[CheckedCommit],
         mode: Mode,
-        look: bool,
+        care: Care,
     ) -> std::result::Result<Vec<Answer>, Fault> {
         let mut partitions = Vec::with_capacity(commits.len());
         for commit in commits {
@@ -82,14 +102,17 @@ impl Inner {
             let count = self.partitions_if_used(id.context()).await?.ok_or_else(Fault::overtaken)?;
             partitions.push(count.partition_of(id));
         }
+        let _turn = self.queues.turn(partitions.iter().collect()).await;
         let mut transaction = self.db.begin().await?;
-        let drafting = self.draft_in(&mut transaction.work(), commits, &partitions, mode, look).await;
+        let drafting = self.draft_in(&mut transaction.work(), commits, &partitions, mode, care).await;
         let (answers, versions) = match drafting {
             Ok(drafted) => drafted,
             Err(fault) => {
                 transaction.abort(&fault).await;
-                for commit in commits {
-                    self.heads.forget(commit.aggregate_id());
+                if !fault.is_conflict() {
+                    for commit in commits {
+                        self.heads.forget(commit.aggregate_id());
+                    }
                 }
                 return Err(fault.before_commit());
             }
@@ -116,10 +139,10 @@ impl Inner {
         commits: &'a [CheckedCommit],
         partitions: &'a [PartitionId],
         mode: Mode,
-        look_at_all: bool,
+        care: Care,
     ) -> std::result::Result<(Vec<Answer>, Vec<(&'a AggregateId, Version)>), Fault> {
         let mut known = Known::default();
-        let unsure = if look_at_all {
+        let unsure = if care.look {
             commits.iter().map(CheckedCommit::aggregate_id).collect()
         } else {
             self.assume(commits, &mut known)
@@ -129,6 +152,12 @@ impl Inner {
             .zip(partitions)
             .filter(|(commit, _)| unsure.contains(commit.aggregate_id()))
             .collect();
+        if care.lock && !placed.is_empty() {
+            // In one order, as they are raised.
+            for partition in partitions.iter().collect::<BTreeSet<_>>() {
+                self.lock(work, partition).await?;
+            }
+        }
         look(work, &placed, &mut known).await?;
         let (riders, now) = Riders::read(self, work, commits).await?;
         let mut draft = Draft { known, commands: HashMap::new(), riders, now, stored: Vec::new() };
@@ -136,7 +165,7 @@ impl Inner {
         for (commit, partition) in commits.iter().zip(partitions) {
             match draft.decide(commit, partition) {
                 // An earlier one may have been wrong to be taken for granted, and is then the one to be refused.
-                Decision::Refused(_) if mode == Mode::Together && !look_at_all => {
+                Decision::Refused(_) if mode == Mode::Together && !care.look => {
                     return Err(Fault::overtaken());
                 }
                 Decision::Refused(error) if mode == Mode::Together => {
@@ -231,6 +260,18 @@ impl Inner {
         }
         draft.riders.write(work).await?;
         Ok(receipts)
+    }
+
+    /// Keeps everybody else from raising a partition's counter until the transaction ends.
+    async fn lock(&self, work: &mut Work<'_>, partition: &PartitionId) -> std::result::Result<(), Fault> {
+        let update = doc! { "$set": {
+            "position": { "$ifNull": ["$position", 0_i64] },
+            "committed_at": { "$ifNull": ["$committed_at", instant(Timestamp::UNIX_EPOCH)] },
+            "touched": { "$add": [{ "$ifNull": ["$touched", 0_i64] }, 1_i64] },
+        } };
+        let filter = doc! { "_id": int(partition.index()) };
+        work.modify(&names::counter(partition.context()), filter, vec![update], true).await?;
+        Ok(())
     }
 
     /// Raises a partition's counter: the position before the first of the commits, and their instant.

@@ -2,10 +2,12 @@
 //!
 //! Each partition has one queue and one writer on this node: two transactions on one counter abort each other. An append
 //! that finds the writer idle goes at once and alone; what arrives while it is on its way goes together in the next
-//! transaction. Writers of other nodes are met with retries that wait longer and longer, by chance.
+//! transaction. An append of several commits waits for its turn with all their partitions. Writers of other nodes are
+//! met with retries.
 //!
-//! The first attempt looks at nothing that the unique indexes will tell ([`draft`]). If they object, the second one
-//! looks.
+//! The first attempt looks at nothing that the unique indexes will tell ([`draft`]). If they object, or it is unknown
+//! what became of it, the next one looks. After a collision with a writer of another node the counter is the first thing
+//! that an attempt writes: what it looks at then stays as it is, and it need not be as fast as the other to get its turn.
 
 mod draft;
 mod heads;
@@ -17,20 +19,20 @@ use std::sync::Arc;
 
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep},
 };
 use wow_store_api::{
     CheckedCommit, Error, ErrorKind, PartitionId, Receipt, Result, check_append_all, rules::queue::settled,
 };
 
 use crate::{
-    attempts::{GRACE, back_off},
+    attempts::pause,
     fault::{Again, Fault},
     store::{Inner, MongoStore},
 };
 
 use self::{
-    draft::Mode,
+    draft::{Care, Mode},
     queues::{Batch, Caller, Pending, Queue},
 };
 pub(crate) use self::{heads::Heads, queues::Queues};
@@ -89,10 +91,10 @@ impl MongoStore {
 }
 
 async fn together(inner: Arc<Inner>, commits: Vec<CheckedCommit>, deadline: Instant) -> Result<Vec<Receipt>> {
-    let (mut tries, mut unknown) = (0, false);
+    let (mut tries, mut unknown, mut care) = (0, false, Care::default());
     loop {
-        let attempt = inner.draft(&commits, Mode::Together, tries > 0);
-        let result = timeout_at(deadline + GRACE, attempt).await.unwrap_or_else(|_| Err(Fault::no_answer()));
+        let attempt = inner.draft(&commits, Mode::Together, care);
+        let result = inner.while_primary(deadline, attempt).await;
         let fault = match result {
             Ok(answers) => {
                 let receipts = answers.into_iter().collect::<Result<Vec<_>>>();
@@ -104,7 +106,8 @@ async fn together(inner: Arc<Inner>, commits: Vec<CheckedCommit>, deadline: Inst
         if inner.is_shut() {
             return Err(settled(Fault::closed().error, unknown));
         }
-        let pause = back_off(tries);
+        let pause = pause(&fault, tries);
+        care.take(&fault);
         if fault.again == Again::No || Instant::now() + pause >= deadline {
             return Err(settled(fault.error, unknown));
         }
@@ -117,18 +120,17 @@ async fn together(inner: Arc<Inner>, commits: Vec<CheckedCommit>, deadline: Inst
 async fn write(inner: Arc<Inner>, queue: Arc<Queue>) {
     let _running = inner.queues.running();
     while let Some(batch) = queue.take(Instant::now().into_std()) {
-        inner.write_batch(queue.partition(), batch, 0).await;
+        inner.write_batch(queue.partition(), batch, Care::default()).await;
     }
 }
 
 impl Inner {
     /// Answers everyone in the batch, in this attempt or a later one.
-    async fn write_batch(&self, partition: &PartitionId, mut batch: Batch, tried: u32) {
-        let mut tries = tried;
+    async fn write_batch(&self, partition: &PartitionId, mut batch: Batch, mut care: Care) {
+        let mut tries = 0;
         while let Some(deadline) = batch.deadline() {
-            let attempt = self.draft(batch.commits(), Mode::Each, tries > 0);
-            let until = Instant::from_std(deadline) + GRACE;
-            let result = timeout_at(until, attempt).await.unwrap_or_else(|_| Err(Fault::no_answer()));
+            let attempt = self.draft(batch.commits(), Mode::Each, care);
+            let result = self.while_primary(Instant::from_std(deadline), attempt).await;
             let fault = match result {
                 Ok(answers) => {
                     batch.answer(answers);
@@ -136,11 +138,12 @@ impl Inner {
                 }
                 Err(fault) => fault,
             };
+            care.take(&fault);
             match fault.again {
                 Again::No if batch.len() > 1 => {
                     // One of them made the server refuse all: each on its own, in order.
                     for one in batch.split() {
-                        Box::pin(self.write_batch(partition, one, tries)).await;
+                        Box::pin(self.write_batch(partition, one, care)).await;
                     }
                     return;
                 }
@@ -157,7 +160,7 @@ impl Inner {
                 }
                 Again::Safe | Again::Lost => {
                     batch.note(fault.again == Again::Lost);
-                    let pause = back_off(tries);
+                    let pause = pause(&fault, tries);
                     tries += 1;
                     batch.expire((Instant::now() + pause).into_std(), &fault.error);
                     if !batch.is_empty() {

@@ -1,12 +1,12 @@
 //! The queues of the partitions on this node (L8). What goes together is decided in [`rules::queue`].
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{OwnedMutexGuard, oneshot, watch},
     time::{Instant, timeout_at},
 };
 use wow_store_api::{
@@ -28,15 +28,19 @@ pub(crate) type Queue = rules::queue::Queue<Caller>;
 pub(crate) type Pending = rules::queue::Pending<Caller>;
 pub(crate) type Batch = rules::queue::Batch<Caller>;
 
+/// Whoever holds it is the one on this node that writes to a partition. It is given in order of arrival.
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
 /// All queues of this node.
 pub(crate) struct Queues {
     queues: Mutex<HashMap<PartitionId, Arc<Queue>>>,
+    turns: Mutex<HashMap<PartitionId, Turn>>,
     running: watch::Sender<usize>,
 }
 
 impl Default for Queues {
     fn default() -> Self {
-        Self { queues: Mutex::default(), running: watch::Sender::new(0) }
+        Self { queues: Mutex::default(), turns: Mutex::default(), running: watch::Sender::new(0) }
     }
 }
 
@@ -56,6 +60,20 @@ impl Queues {
             .entry(partition.clone())
             .or_insert_with(|| Arc::new(Queue::new(partition.clone(), Company::Any)));
         Arc::clone(queue)
+    }
+
+    /// Waits for the turn with these partitions: two transactions of one node need not abort each other.
+    pub(super) async fn turn(&self, partitions: BTreeSet<&PartitionId>) -> Vec<OwnedMutexGuard<()>> {
+        let turns: Vec<Turn> = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            partitions.into_iter().map(|it| Arc::clone(turns.entry(it.clone()).or_default())).collect()
+        };
+        // In one order, so that nobody waits for somebody who waits.
+        let mut held = Vec::with_capacity(turns.len());
+        for turn in turns {
+            held.push(turn.lock_owned().await);
+        }
+        held
     }
 
     pub(crate) fn running(&self) -> Running<'_> {
