@@ -5,11 +5,12 @@
 //! | | what | settings |
 //! |---|---|---|
 //! | `url` | a server that is running | `WOW_TEST_POSTGRES_URL` (its role may create schemas and roles), `WOW_TEST_MONGO_URL` (a replica set) |
-//! | `container` | a container, where a Docker Engine answers (PostgreSQL) | `WOW_TEST_POSTGRES_IMAGE`: another image than the official `postgres:17` |
+//! | `container` | a container, where a Docker Engine answers | `WOW_TEST_POSTGRES_IMAGE`, `WOW_TEST_MONGO_IMAGE`: other images than the official `postgres:17` and `mongo:7` |
 //! | `local` | the server's own binaries, started in a temporary directory | `WOW_TEST_POSTGRES_BIN`, `WOW_TEST_MONGO_BIN`: where they are, if not in a usual place. `mongod` is fetched once into the build directory if there is none |
 //!
 //! Tests that change, stop or kill their server ask for one of their own. A URL cannot give that: it is started in a
-//! container or from binaries, also where the other tests have a URL.
+//! container or from binaries, also where the other tests have a URL. Replica sets of several members are always started
+//! from binaries.
 //!
 //! A server that was started here is stopped and what it wrote removed when its handle is dropped, and also when the
 //! test panics, is killed or aborts: a watching process outlives the test and notices.
@@ -50,14 +51,6 @@ fn choice() -> Option<Source> {
         Ok("container") => Some(Source::Container),
         Ok("local") => Some(Source::Local),
         Ok(other) => panic!("{CHOICE}={other}: choose url, container or local"),
-    }
-}
-
-/// What to try for a server that does not come in containers, in order.
-fn without_containers() -> Vec<Source> {
-    match choice() {
-        None => vec![Source::Url, Source::Local],
-        Some(chosen) => vec![chosen],
     }
 }
 

