@@ -9,7 +9,7 @@ use std::{process::ExitCode, sync::Arc};
 use mongodb::bson::{Document, doc};
 use support::Database;
 use wow_store_api::{EventStore, ManualClock, PartitionId, Position, Result, Timestamp};
-use wow_store_conformance::{Backend, Place, Settings, async_trait, run};
+use wow_store_conformance::{Backend, Place, Settings, async_trait, run, server::MongoServer};
 use wow_store_mongo::{MongoConfig, MongoStore};
 
 struct Mongo;
@@ -69,5 +69,8 @@ impl Place for MongoPlace {
 }
 
 fn main() -> ExitCode {
+    // Once, instead of once for each test, where there is no server to be had. It lives as long as this.
+    let listing = std::env::args().any(|argument| argument == "--list");
+    let _server = (!listing).then(MongoServer::shared);
     run(Mongo)
 }

@@ -11,11 +11,13 @@ use std::{
     time::Duration,
 };
 
-pub mod load;
-
 use mongodb::{Client, options::ClientOptions};
+use wow_store_api::{AggregateId, Commit, ContextName, EventStore, PartitionId, ReadPage, RecordedCommit};
 use wow_store_conformance::server::MongoServer;
-use wow_store_mongo::MongoConfig;
+use wow_store_mongo::{MongoConfig, MongoStore};
+
+/// How long anything that must happen may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database of its own on a server. Dropped with everything in it.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Database {
         Self { server, name: format!("wow-test-{}-{next}", std::process::id()) }
     }
 
-    pub fn server(&self) -> &MongoServer {
+    pub fn server(&self) -> &Arc<MongoServer> {
         &self.server
     }
 
@@ -49,9 +51,26 @@ impl Database {
         self.server.url(&self.name)
     }
 
+    /// The URL with one more option.
+    pub fn url_with(&self, option: &str) -> String {
+        let url = self.url();
+        let separator = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{separator}{option}")
+    }
+
     /// A store in it.
     pub fn config(&self) -> MongoConfig {
         MongoConfig::new(&self.url()).expect("the server's URL")
+    }
+
+    /// A store in it that the server knows by this name.
+    pub fn config_named(&self, name: &str) -> MongoConfig {
+        MongoConfig::new(&self.url_with(&format!("appName={name}"))).expect("the server's URL")
+    }
+
+    /// A store as it is by default.
+    pub async fn open(&self) -> MongoStore {
+        MongoStore::open(self.config()).await.expect("the store opens")
     }
 
     /// The database through a client of the test's own.
@@ -78,5 +97,46 @@ impl Drop for Database {
         });
         // A server that the test has killed needs no cleaning.
         let _ = dropping.join();
+    }
+}
+
+/// The context of these tests.
+pub fn shop() -> ContextName {
+    "shop".parse().unwrap()
+}
+
+pub fn order(id: impl AsRef<str>) -> AggregateId {
+    AggregateId::new("shop", "order", id).unwrap()
+}
+
+pub fn commit(id: &AggregateId, command: impl Into<String>) -> Commit {
+    Commit::new(id.clone(), command).event("Happened", 1, &serde_json::json!({"n": 1})).unwrap()
+}
+
+/// Every commit of the context, with its positions checked.
+pub async fn whole_log(store: &Arc<dyn EventStore>) -> Vec<RecordedCommit> {
+    let mut log = Vec::new();
+    for (index, head) in (0..).zip(store.heads(&shop()).await.unwrap()) {
+        let (mut after, mut positions) = (0, Vec::new());
+        while after < head {
+            let page = store.read(ReadPage::new(PartitionId::new(shop(), index), after)).await.unwrap();
+            positions.extend(page.commits.iter().map(|it| it.position));
+            log.extend(page.commits);
+            after = page.through;
+        }
+        assert_eq!(positions, (1..=head).collect::<Vec<_>>(), "positions are gapless");
+    }
+    log
+}
+
+/// Asks again until the answer is yes.
+pub async fn eventually<F>(what: &str, mut ask: impl FnMut() -> F)
+where
+    F: Future<Output = bool>,
+{
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !ask().await {
+        assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,20 +1,14 @@
 //! Collections, indexes, formats and owners (D1 to D4, N2), and checkpoints in the caller's own transaction (C3).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test says no")]
-
-mod support;
-
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
-use support::{
-    Database,
-    load::{commit, order},
-};
 use wow_store_api::{
     CheckpointSaved, Checkpoints as _, ErrorKind, EventLog as _, PartitionId, SaveCheckpoint,
     StoreAdmin as _, StoreExt as _,
 };
 use wow_store_mongo::{Ddl, MongoStore};
+
+use crate::support::{Database, commit, order};
 
 async fn open(database: &Database, ddl: Ddl) -> wow_store_api::Result<MongoStore> {
     MongoStore::open(database.config().with_ddl(ddl)).await
