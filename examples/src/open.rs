@@ -5,10 +5,11 @@ use std::{borrow::Cow, sync::Arc};
 use anyhow::{Result, bail};
 use wow_store_api::{EventStore, MemoryStore};
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
+use wow_store_mongo::{MongoConfig, MongoStore};
 use wow_store_postgres::{PostgresConfig, PostgresStore};
 
-/// Opens the store that `target` names: a directory, which is made if it is not there; the URL of a database, e.g.
-/// `postgres://user:password@host/database` or `mongodb://localhost/shop?replicaSet=rs0`; or `memory` for a store that
+/// Opens the store that `target` names: a directory, which is made if it is not there; the URL of a database, such as
+/// `postgres://user:password@host/database` or `mongodb://host/database?replicaSet=name`; or `memory` for a store that
 /// ends with the program.
 ///
 /// Everything else in the examples works with `dyn EventStore`: another backend is another target, not other code.
@@ -24,24 +25,15 @@ pub async fn open_store(target: &str) -> Result<Arc<dyn EventStore>> {
         Some(("postgres" | "postgresql", _)) => {
             Ok(Arc::new(PostgresStore::open(PostgresConfig::new(target)?).await?))
         }
-        Some(("mongodb" | "mongodb+srv", _)) => open_mongo(target).await,
+        Some(("mongodb" | "mongodb+srv", _)) => {
+            Ok(Arc::new(MongoStore::open(MongoConfig::new(target)?).await?))
+        }
         Some(_) => bail!(
-            "cannot open {}: give a directory, a URL like postgres://user:password@host/database, or `memory`",
+            "cannot open {}: give a directory, a URL like postgres://user:password@host/database or \
+             mongodb://host/database?replicaSet=name, or `memory`",
             shown(target)
         ),
     }
-}
-
-#[cfg(feature = "mongo")]
-async fn open_mongo(url: &str) -> Result<Arc<dyn EventStore>> {
-    use wow_store_mongo::{MongoConfig, MongoStore};
-    Ok(Arc::new(MongoStore::open(MongoConfig::new(url)?).await?))
-}
-
-#[cfg(not(feature = "mongo"))]
-#[allow(clippy::unused_async, reason = "the other one waits")]
-async fn open_mongo(url: &str) -> Result<Arc<dyn EventStore>> {
-    bail!("cannot open {}: the MongoDB store is not compiled in, build with --features mongo", shown(url));
 }
 
 /// The target as it may be shown: a URL without what may be a credential (user, password, options).

@@ -36,8 +36,8 @@ struct Args {
     /// The event log.
     #[arg(value_name = "LOG.xes.gz")]
     log: PathBuf,
-    /// The directory of the store, made if it is not there; the URL of a database (postgres://…); or `memory` for a store
-    /// that is gone afterwards.
+    /// The directory of the store, made if it is not there; the URL of a database (postgres://…, mongodb://…); or
+    /// `memory` for a store that is gone afterwards.
     #[arg(long, value_name = "DIR|URL", default_value = "data/replay")]
     data: String,
     /// The context to store the log in, its own for each log [default: made of the file's name].

@@ -44,8 +44,8 @@ use crate::{
 /// Moves money between accounts, many transfers at a time, and proves from the log that none was lost.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The directory of the store, made if it is not there; the URL of a database (postgres://…); or `memory` for a store
-    /// that is gone afterwards.
+    /// The directory of the store, made if it is not there; the URL of a database (postgres://…, mongodb://…); or
+    /// `memory` for a store that is gone afterwards.
     #[arg(long, value_name = "DIR|URL", default_value = "data/transfer")]
     data: String,
     /// How many accounts there are; each is opened with 100.
