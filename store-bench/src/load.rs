@@ -40,6 +40,7 @@ struct OrderPlaced {
 pub(crate) struct Body {
     pub(crate) event: Event,
     pub(crate) json: String,
+    pub(crate) value: serde_json::Value,
 }
 
 /// The name of the event.
@@ -61,7 +62,8 @@ impl Body {
         }
         let payload = Payload::from_serialize(&order)?;
         let json = payload.as_json().to_owned();
-        Ok(Arc::new(Self { event: Event::new(EVENT, 1, payload)?, json }))
+        let value = serde_json::from_str(&json)?;
+        Ok(Arc::new(Self { event: Event::new(EVENT, 1, payload)?, json, value }))
     }
 }
 
@@ -78,15 +80,18 @@ pub(crate) struct Item {
 }
 
 /// Something that appends durably.
-pub(crate) trait Side: Sized + Send + Sync + 'static {
+pub(crate) trait Appends: Send + Sync + 'static {
+    /// Appends; it is durable when this returns.
+    fn append(&self, item: Item) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// One that lives in a directory.
+pub(crate) trait Side: Appends + Sized {
     /// As it is called in the tables.
     const NAME: &'static str;
 
     /// Opens a new one in an empty directory.
     fn open(directory: &std::path::Path) -> impl Future<Output = Result<Self>> + Send;
-
-    /// Appends; it is durable when this returns.
-    fn append(&self, item: Item) -> impl Future<Output = Result<()>> + Send;
 
     /// Closes it; everything that it did in the background has ended.
     fn close(self) -> impl Future<Output = Result<()>> + Send;
@@ -112,6 +117,12 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    /// What was written in other ways than by [`write`].
+    pub(crate) fn of(commits: usize, elapsed: Duration, mut latencies: Vec<Duration>) -> Self {
+        latencies.sort_unstable();
+        Self { commits, elapsed, processor: None, latencies }
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         rate(self.commits, self.elapsed)
     }
@@ -132,7 +143,7 @@ impl Written {
 
 /// So many writers at once, each of which appends as soon as its last append is durable. `tag` keeps their aggregates
 /// apart from others.
-pub(crate) async fn write<S: Side>(
+pub(crate) async fn write<S: Appends>(
     side: &Arc<S>,
     body: &Arc<Body>,
     tag: &str,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p wow-store-bench -- embedded
+//! cargo run --release -p wow-store-bench -- postgres
 //! ```
 //!
 //! Both sides of a comparison take turns, a few seconds each, for several rounds; a ratio is taken within each round
@@ -19,6 +20,7 @@ mod duel;
 mod embedded;
 mod load;
 mod machine;
+mod postgres;
 mod report;
 mod sides;
 mod stats;
@@ -46,6 +48,8 @@ struct Cli {
 enum Backend {
     /// The embedded store, beside a bare fjall loop, SQLite and SierraDB.
     Embedded(Options),
+    /// The PostgreSQL store, beside postgres-es and bare SQL, on a server of its own.
+    Postgres(Options),
     /// Lets one side write alone for a while: something for a profiler to look at.
     #[command(hide = true)]
     Alone {
@@ -108,30 +112,32 @@ impl Options {
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    let options = match Cli::parse().backend {
+    let backend = Cli::parse().backend;
+    let (options, legs) = match &backend {
         Backend::TailMemory { store } => {
-            embedded::memory::tail(&store).await?;
+            embedded::memory::tail(store).await?;
             return Ok(ExitCode::SUCCESS);
         }
         Backend::Alone { side, writers, seconds, dir } => {
-            let time = Duration::from_secs(seconds);
+            let (writers, time) = (*writers, Duration::from_secs(*seconds));
             let written = match side {
-                AloneSide::Store => duel::alone::<Store>(&dir, writers, time).await,
-                AloneSide::Bare => duel::alone::<Bare>(&dir, writers, time).await,
-                AloneSide::Sqlite => duel::alone::<Sqlite>(&dir, writers, time).await,
-                AloneSide::Sierra => duel::alone::<Sierra>(&dir, writers, time).await,
+                AloneSide::Store => duel::alone::<Store>(dir, writers, time).await,
+                AloneSide::Bare => duel::alone::<Bare>(dir, writers, time).await,
+                AloneSide::Sqlite => duel::alone::<Sqlite>(dir, writers, time).await,
+                AloneSide::Sierra => duel::alone::<Sierra>(dir, writers, time).await,
             }?;
             println!("{}", duel::rows([("", [written].as_slice())]));
             return Ok(ExitCode::SUCCESS);
         }
-        Backend::Embedded(options) => options,
+        Backend::Embedded(options) => (options, &embedded::LEGS[..]),
+        Backend::Postgres(options) => (options, &postgres::LEGS[..]),
     };
     ensure!(options.rounds >= 3, "--rounds {}: a median needs at least 3", options.rounds);
     for name in &options.only {
         ensure!(
-            embedded::LEGS.contains(&name.as_str()),
+            legs.contains(&name.as_str()),
             "--only {name}: there is no such leg, there are {}",
-            embedded::LEGS.join(", ")
+            legs.join(", ")
         );
     }
     let scratch = match &options.dir {
@@ -148,7 +154,10 @@ async fn main() -> Result<ExitCode> {
         println!("quick: shorter slices and fewer commits than the goals are stated for");
     }
     let mut report = Report::default();
-    embedded::run(&options, scratch.path(), &mut report).await?;
+    match &backend {
+        Backend::Postgres(_) => postgres::run(options, scratch.path(), &mut report).await?,
+        _ => embedded::run(options, scratch.path(), &mut report).await?,
+    }
     println!("\nload average at the end: {}", machine::load_average());
     report.print();
     Ok(if options.strict && report.is_short() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -13,7 +13,7 @@ use wow_store_api::{AggregateId, ContextName, StoreExt as _, TailRequest};
 use crate::{
     Options,
     embedded::{WRITERS, memory},
-    load::{Body, Item, Side as _, Until, Written, write},
+    load::{Appends as _, Body, Item, Side as _, Until, Written, write},
     report::{Op, Report, count, table},
     sides::{CONTEXT, store::Store},
     stats::{median, rate},

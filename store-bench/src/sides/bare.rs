@@ -16,7 +16,7 @@ use fjall::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    load::{EVENT, Item, Side},
+    load::{Appends, EVENT, Item, Side},
     sides::{AGGREGATE, CONTEXT, partition_of},
 };
 
@@ -47,6 +47,14 @@ struct Writer {
     batch: u64,
 }
 
+impl Appends for Bare {
+    async fn append(&self, item: Item) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send((item, reply)).await.ok().context("the writer has ended")?;
+        answer.await?
+    }
+}
+
 impl Side for Bare {
     const NAME: &'static str = "bare fjall loop";
 
@@ -56,12 +64,6 @@ impl Side for Bare {
         let writer = tokio::task::spawn_blocking(move || Writer::open(&path, receiver)).await??;
         let writer = std::thread::Builder::new().spawn(move || writer.run())?;
         Ok(Self { queue, writer })
-    }
-
-    async fn append(&self, item: Item) -> Result<()> {
-        let (reply, answer) = oneshot::channel();
-        self.queue.send((item, reply)).await.ok().context("the writer has ended")?;
-        answer.await?
     }
 
     async fn close(self) -> Result<()> {

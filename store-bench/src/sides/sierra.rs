@@ -17,21 +17,13 @@ use twox_hash::XxHash3_64;
 use uuid::Uuid;
 
 use crate::{
-    load::{EVENT, Item, Side},
+    load::{Appends, EVENT, Item, Side},
     sides::{AGGREGATE, partition_of},
 };
 
 pub(crate) struct Sierra(Database);
 
-impl Side for Sierra {
-    const NAME: &'static str = "SierraDB 0.3.1 (defaults)";
-
-    async fn open(directory: &Path) -> Result<Self> {
-        let directory = directory.to_path_buf();
-        let database = tokio::task::spawn_blocking(move || DatabaseBuilder::new().open(directory)).await??;
-        Ok(Self(database))
-    }
-
+impl Appends for Sierra {
     async fn append(&self, item: Item) -> Result<()> {
         // All events of a stream have the same partition key.
         let hash = XxHash3_64::oneshot(item.id.as_bytes());
@@ -52,6 +44,16 @@ impl Side for Sierra {
         let partition = u16::try_from(partition_of(&item.id))?;
         self.0.append_events(Transaction::new(key, partition, smallvec![event])?).await?;
         Ok(())
+    }
+}
+
+impl Side for Sierra {
+    const NAME: &'static str = "SierraDB 0.3.1 (defaults)";
+
+    async fn open(directory: &Path) -> Result<Self> {
+        let directory = directory.to_path_buf();
+        let database = tokio::task::spawn_blocking(move || DatabaseBuilder::new().open(directory)).await??;
+        Ok(Self(database))
     }
 
     async fn close(self) -> Result<()> {

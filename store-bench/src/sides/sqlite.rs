@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    load::{Item, Side},
+    load::{Appends, Item, Side},
     sides::{AGGREGATE, partition_of},
 };
 
@@ -53,6 +53,14 @@ struct Writer {
     heads: BTreeMap<u32, i64>,
 }
 
+impl Appends for Sqlite {
+    async fn append(&self, item: Item) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send((item, reply)).await.ok().context("the writer has ended")?;
+        answer.await?
+    }
+}
+
 impl Side for Sqlite {
     const NAME: &'static str = "SQLite (group commit)";
 
@@ -66,12 +74,6 @@ impl Side for Sqlite {
         let writer = Writer { connection, queue: receiver, heads: BTreeMap::new() };
         let writer = std::thread::Builder::new().spawn(move || writer.run())?;
         Ok(Self { queue, writer })
-    }
-
-    async fn append(&self, item: Item) -> Result<()> {
-        let (reply, answer) = oneshot::channel();
-        self.queue.send((item, reply)).await.ok().context("the writer has ended")?;
-        answer.await?
     }
 
     async fn close(self) -> Result<()> {

@@ -9,7 +9,7 @@ use wow_store_api::{
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
 use crate::{
-    load::{Item, Side},
+    load::{Appends, Item, Side},
     sides::{AGGREGATE, CONTEXT, PARTITIONS},
 };
 
@@ -25,6 +25,16 @@ impl Store {
     }
 }
 
+impl Appends for Store {
+    async fn append(&self, item: Item) -> Result<()> {
+        let commit = Commit::new(self.id(&item.id)?, item.command)
+            .expect(ExpectedVersion::Exact(item.expected))
+            .with_event(item.body.event.clone());
+        self.store.append(commit).await?;
+        Ok(())
+    }
+}
+
 impl Side for Store {
     const NAME: &'static str = "wow-store";
 
@@ -32,14 +42,6 @@ impl Side for Store {
         let config = EmbeddedConfig::new(directory).with_partitions(PartitionCount::new(PARTITIONS)?);
         let store = EmbeddedStore::open(config).await?;
         Ok(Self { store, aggregates: AggregateType::new(CONTEXT, AGGREGATE)? })
-    }
-
-    async fn append(&self, item: Item) -> Result<()> {
-        let commit = Commit::new(self.id(&item.id)?, item.command)
-            .expect(ExpectedVersion::Exact(item.expected))
-            .with_event(item.body.event.clone());
-        self.store.append(commit).await?;
-        Ok(())
     }
 
     async fn close(self) -> Result<()> {
