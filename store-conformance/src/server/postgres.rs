@@ -87,6 +87,23 @@ impl PostgresServer {
         Self::own(settings)
     }
 
+    /// The same from the server's own binaries, whatever else is to be had: for a test that does something to its
+    /// files.
+    ///
+    /// # Panics
+    /// If the binaries are not there; it says how to get them.
+    #[must_use]
+    pub fn start_local(settings: &[&str]) -> Self {
+        let settings: Vec<&str> = SETTINGS.iter().chain(settings).copied().collect();
+        let bin = binaries().unwrap_or_else(|| {
+            panic!(
+                "this test needs a PostgreSQL on this very machine: install the server's binaries (Debian: \
+                 postgresql-15) and set {BIN} to their directory if it is not a usual one"
+            )
+        });
+        Self::local(bin, &settings)
+    }
+
     fn own(settings: &[&str]) -> Self {
         let settings: Vec<&str> = SETTINGS.iter().chain(settings).copied().collect();
         // A test that needs more than a URL can give: anything that can be started.

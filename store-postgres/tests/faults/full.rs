@@ -1,7 +1,8 @@
 //! The disk is full: where the tables are, or where the write-ahead log is.
 //!
-//! The small disks are file systems in memory. To mount one takes a right that not everybody has who runs tests: set
-//! `WOW_TEST_NO_MOUNT=1` to leave these two out, and they say so; without it they fail where they cannot mount.
+//! The small disks are file systems in memory, under servers of this very machine. To mount one takes a right that not
+//! everybody has who runs tests: set `WOW_TEST_NO_MOUNT=1` to leave these two out, and they say so; without it they fail
+//! where they cannot mount.
 
 use std::{
     env, fs,
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use wow_store_api::{AggregateId, Commit, Error, ErrorKind, EventStore, Outcome};
 use wow_store_conformance::{server::PostgresServer, witness::Follower};
 
-use crate::node::{GRACE, PATIENCE, Scene, blocking, data_directory, open, shop, start};
+use crate::node::{GRACE, PATIENCE, Scene, blocking, data_directory, open, shop, start_local};
 
 const LEFT_OUT: &str = "WOW_TEST_NO_MOUNT";
 const POLL: Duration = Duration::from_secs(1);
@@ -118,7 +119,7 @@ async fn full_disk_is_told_and_survived() {
     if is_left_out() {
         return;
     }
-    let server = start(&[]);
+    let server = start_local(&[]);
     let scene = Scene::on(Arc::clone(&server));
     let mut connection = scene.schema.connect().await;
     let data = data_directory(&server).await;
@@ -158,7 +159,7 @@ async fn full_disk_under_the_write_ahead_log_is_survived() {
     if is_left_out() {
         return;
     }
-    let server = start(&["min_wal_size = 32MB", "max_wal_size = 32MB", "wal_recycle = off"]);
+    let server = start_local(&["min_wal_size = 32MB", "max_wal_size = 32MB", "wal_recycle = off"]);
     let scene = Scene::on(Arc::clone(&server));
     let data = data_directory(&server).await;
     let place = data.parent().unwrap().join("log");

@@ -23,9 +23,16 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// A server whose commits are on disk, with more settings.
 pub(crate) fn start(settings: &[&str]) -> Arc<PostgresServer> {
-    let durable = ["fsync = on", "full_page_writes = on"];
-    let settings: Vec<&str> = durable.into_iter().chain(settings.iter().copied()).collect();
-    Arc::new(PostgresServer::start(&settings))
+    Arc::new(PostgresServer::start(&durable(settings)))
+}
+
+/// The same on this very machine, so that a test can do something to its disk.
+pub(crate) fn start_local(settings: &[&str]) -> Arc<PostgresServer> {
+    Arc::new(PostgresServer::start_local(&durable(settings)))
+}
+
+fn durable<'a>(settings: &[&'a str]) -> Vec<&'a str> {
+    ["fsync = on", "full_page_writes = on"].into_iter().chain(settings.iter().copied()).collect()
 }
 
 /// Where a server keeps its data.
