@@ -1,6 +1,6 @@
-//! Documents on their way into `jsonb` and back out of it.
+//! Documents on their way into `json` and `jsonb` and back out of them.
 //!
-//! What comes out is the canonical form but for white space after `,` and `:` and the order of keys, so that reading
+//! What comes out of `jsonb` is the canonical form but for white space after `,` and `:` and the order of keys, so that reading
 //! it is leaving out white space. Numbers keep their scale in `jsonb`, strings their escapes (control characters as
 //! `\u00xx`, nothing else escaped that need not be).
 

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::TryStreamExt as _;
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Postgres,
     postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow},
@@ -317,6 +318,57 @@ impl Conn {
             };
         }
         self.rows_here(sql, arguments).await
+    }
+
+    /// Makes something of each row of a statement as it comes, while the server is still busy with the next ones.
+    pub(crate) async fn each<T: Send>(
+        &mut self,
+        sql: &Sql,
+        arguments: PgArguments,
+        make: impl FnMut(PgRow) -> Result<T, Fault> + Send,
+    ) -> Result<Vec<T>, Fault> {
+        if self.needs_transaction() {
+            self.begin().await?;
+            return match self.each_here(sql, arguments, make).await {
+                Ok(made) => self.commit().await.map(|()| made),
+                Err(fault) => {
+                    self.rollback().await;
+                    Err(fault)
+                }
+            };
+        }
+        self.each_here(sql, arguments, make).await
+    }
+
+    async fn each_here<T: Send>(
+        &mut self,
+        sql: &Sql,
+        arguments: PgArguments,
+        mut make: impl FnMut(PgRow) -> Result<T, Fault> + Send,
+    ) -> Result<Vec<T>, Fault> {
+        self.tell_time().await?;
+        let statement = query(sql, arguments, self.pool.sessions);
+        self.busy = true;
+        let mut rows = self.connection()?.fetch(statement);
+        let mut made = Ok(Vec::new());
+        let result = loop {
+            match rows.try_next().await {
+                Ok(Some(row)) => {
+                    // Read to the end, whatever is found on the way: the connection goes on being used.
+                    if let Ok(all) = &mut made {
+                        match make(row) {
+                            Ok(one) => all.push(one),
+                            Err(fault) => made = Err(fault),
+                        }
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        drop(rows);
+        self.settle(result)?;
+        made
     }
 
     /// The only row of a statement, if there is one.

@@ -20,7 +20,7 @@ use sqlx::{
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 use wow_store_api::{ContextName, Position};
 
@@ -36,6 +36,8 @@ use crate::{
 
 /// Longest pause between two attempts to listen.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Once others were told, what comes within so long is told together: under load they look anyway.
+const TOGETHER: Duration = Duration::from_millis(2);
 /// How long connecting, listening or telling may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -217,24 +219,30 @@ async fn attend(
     mut listener: PgListener,
     told: &mut mpsc::UnboundedReceiver<(ContextName, u32)>,
 ) {
+    let mut partitions = BTreeSet::new();
+    let mut due = Instant::now();
     loop {
         tokio::select! {
             heard = listener.try_recv() => {
                 let (Ok(Some(heard)), Some(inner)) = (heard, store.upgrade()) else { return };
                 hear(&inner, heard.payload());
             }
-            first = told.recv() => {
-                let (Some(first), Some(inner)) = (first, store.upgrade()) else { return };
-                let mut partitions = BTreeSet::from([first]);
+            next = told.recv() => {
+                let Some(next) = next else { return };
+                partitions.insert(next);
                 while let Ok(next) = told.try_recv() {
                     partitions.insert(next);
                 }
-                let sql = tell(&names::channel(inner.schema.name()), &partitions);
+            }
+            () = sleep_until(due), if !partitions.is_empty() => {
+                let Some(inner) = store.upgrade() else { return };
+                let sql = tell(&names::channel(inner.schema.name()), &std::mem::take(&mut partitions));
                 drop(inner);
                 let sent = timeout(ANSWER, listener.execute(sqlx::raw_sql(AssertSqlSafe(sql)))).await;
                 if !matches!(sent, Ok(Ok(_))) {
                     return;
                 }
+                due = Instant::now() + TOGETHER;
                 while let Some(heard) = listener.next_buffered() {
                     let Some(inner) = store.upgrade() else { return };
                     hear(&inner, heard.payload());
@@ -244,12 +252,13 @@ async fn attend(
     }
 }
 
-/// One statement for all: context and partition, nothing else.
+/// One round trip for all: context and partition, nothing else. A notification is a transaction that the server would
+/// bring to disk before it goes out, behind the appends; there is nothing in it that is to last.
 fn tell(channel: &str, partitions: &BTreeSet<(ContextName, u32)>) -> String {
     let payloads: Vec<String> =
         partitions.iter().map(|(context, index)| names::literal(&format!("{context} {index}"))).collect();
     format!(
-        "SELECT pg_catalog.pg_notify({}, n) FROM unnest(ARRAY[{}]::text[]) AS n",
+        "SET LOCAL synchronous_commit = off; SELECT pg_catalog.pg_notify({}, n) FROM unnest(ARRAY[{}]::text[]) AS n",
         names::literal(channel),
         payloads.join(", ")
     )

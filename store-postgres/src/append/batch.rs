@@ -24,6 +24,8 @@ use crate::{
 const STORED: i32 = 0;
 const REPLAYED: i32 = 1;
 const CONFLICT: i32 = 2;
+/// What it says of all together.
+const ALL_STORED: i32 = 3;
 
 /// How an expectation is told to the function: a version, or below 0 for any.
 fn expected(expected: ExpectedVersion) -> i64 {
@@ -40,7 +42,8 @@ fn expected(expected: ExpectedVersion) -> i64 {
 struct Columns<'a> {
     /// Where each commit stands in the batch.
     places: Vec<usize>,
-    slots: Vec<i32>,
+    /// How many commits of the same aggregate come before each.
+    ranks: Vec<i32>,
     tenants: Vec<&'a str>,
     ids: Vec<&'a str>,
     expected: Vec<i64>,
@@ -48,15 +51,16 @@ struct Columns<'a> {
     sizes: Vec<i32>,
     metadata: Vec<Option<&'a str>>,
     events: Vec<String>,
-    aggregates: HashMap<&'a AggregateId, i32>,
+    seen: HashMap<&'a AggregateId, i32>,
 }
 
 impl<'a> Columns<'a> {
     fn push(&mut self, place: usize, commit: &'a CheckedCommit) {
         let id = commit.aggregate_id();
-        let next = i32::try_from(self.aggregates.len()).unwrap_or(i32::MAX);
+        let seen = self.seen.entry(id).or_insert(-1);
+        *seen += 1;
         self.places.push(place);
-        self.slots.push(*self.aggregates.entry(id).or_insert(next));
+        self.ranks.push(*seen);
         self.tenants.push(id.tenant().unwrap_or_default());
         self.ids.push(id.id());
         self.expected.push(expected(commit.expected()));
@@ -83,21 +87,23 @@ impl Inner {
         let sql = self.append_sql(by_type.keys().copied());
         let mut conn = self.pool.take(deadline).await?;
         let mut arguments = args![integer(partition.index()), lock_millis(deadline)];
-        let mut places = Vec::with_capacity(by_type.len());
-        for columns in by_type.into_values() {
-            let more = add(&mut arguments, &columns);
+        let parts: Vec<Columns<'_>> = by_type.into_values().collect();
+        for columns in &parts {
+            let more = add(&mut arguments, columns);
             more.map_err(|_| Fault::from(Error::internal("a parameter was refused")))?;
-            places.push(columns.places);
         }
         let rows = timeout_at(deadline + GRACE, conn.rows(&sql, arguments)).await;
         let rows = rows.unwrap_or_else(|_| Err(Fault::no_answer()))?;
         let mut answers: Vec<Option<Answer>> = vec![None; commits.len()];
         for row in &rows {
-            let (part, ord) = (row.number(0)?, row.counter(1)?);
-            let place = usize::try_from(part)
-                .ok()
-                .and_then(|part| places.get(part))
-                .and_then(|places| places.get(usize::try_from(ord.checked_sub(1)?).ok()?).copied());
+            let part = usize::try_from(row.number(0)?).ok().and_then(|part| parts.get(part));
+            let part = part.ok_or_else(strange)?;
+            if row.cell::<i32>(2)? == ALL_STORED {
+                all_stored(row, partition, part, &mut answers)?;
+                continue;
+            }
+            let ord = row.counter(1)?.checked_sub(1).and_then(|ord| usize::try_from(ord).ok());
+            let place = ord.and_then(|ord| part.places.get(ord).copied());
             let place = place.and_then(|place| Some((answers.get_mut(place)?, commits.get(place)?)));
             let (answer, commit) = place.ok_or_else(strange)?;
             *answer = Some(read(row, partition, commit)?);
@@ -128,7 +134,7 @@ fn add(
     columns: &Columns<'_>,
 ) -> Result<(), sqlx::error::BoxDynError> {
     use sqlx::Arguments as _;
-    arguments.add(&columns.slots)?;
+    arguments.add(&columns.ranks)?;
     arguments.add(&columns.tenants)?;
     arguments.add(&columns.ids)?;
     arguments.add(&columns.expected)?;
@@ -136,6 +142,28 @@ fn add(
     arguments.add(&columns.sizes)?;
     arguments.add(&columns.metadata)?;
     arguments.add(&columns.events)
+}
+
+/// All commits of a part were stored, one after the other behind a position, each on top of its aggregate's head.
+fn all_stored(
+    row: &PgRow,
+    partition: &PartitionId,
+    part: &Columns<'_>,
+    answers: &mut [Option<Answer>],
+) -> Result<(), Fault> {
+    let (before, at) = (row.counter(4)?, row.instant(5)?);
+    let heads: Vec<i64> = row.cell(6)?;
+    if heads.len() != part.places.len() {
+        return Err(strange());
+    }
+    for (position, ((head, rank), place)) in
+        (before + 1..).zip(heads.iter().zip(&part.ranks).zip(&part.places))
+    {
+        let version = u64::try_from(head + i64::from(*rank) + 1).map_err(|_| strange())?;
+        let receipt = rules::append::receipt(partition.clone(), version, position, at);
+        *answers.get_mut(*place).ok_or_else(strange)? = Some(Ok(receipt));
+    }
+    Ok(())
 }
 
 fn read(row: &PgRow, partition: &PartitionId, commit: &CheckedCommit) -> Result<Answer, Fault> {

@@ -242,7 +242,7 @@ impl Inner {
         let sql = Sql::from(format!(
             "INSERT INTO {} (partition, position, tenant, id, version, command_id, committed_at, size, metadata, events) \
              SELECT a.partition, a.position, a.tenant, a.id, a.version, a.command_id, \
-                    'epoch'::timestamptz + a.at * interval '1 millisecond', a.size, a.metadata::jsonb, a.events::jsonb \
+                    'epoch'::timestamptz + a.at * interval '1 millisecond', a.size, a.metadata::jsonb, a.events::json \
              FROM ROWS FROM (unnest($1::integer[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), \
                              unnest($5::bigint[]), unnest($6::text[]), unnest($7::bigint[]), unnest($8::integer[]), \
                              unnest($9::text[]), unnest($10::text[])) \

@@ -77,14 +77,9 @@ impl Inner {
             PAGE_BYTES,
             as_of.map(Instant),
         ];
-        let rows = match conn.rows(sql, arguments).await {
-            Err(fault) if fault.is_missing() => return Ok((Vec::new(), None)),
-            rows => rows?,
-        };
-        let mut commits = Vec::with_capacity(rows.len());
         let mut version = versions.first;
         let mut bytes = 0;
-        for row in &rows {
+        let read = |row: PgRow| {
             let found = row.counter(0)?;
             if found != version {
                 return Err(Fault::from(Error::corrupt(
@@ -93,11 +88,15 @@ impl Inner {
                 )));
             }
             bytes += row.cell::<i32>(1).map(i64::from)?;
-            commits.push(commit(row, 2, id.clone(), found)?);
             version = found.saturating_add(1);
-        }
+            commit(&row, 2, id.clone(), found)
+        };
+        let commits = match conn.each(sql, arguments, read).await {
+            Err(fault) if fault.is_missing() => return Ok((Vec::new(), None)),
+            commits => commits?,
+        };
         // A page that is neither full nor heavy ended where the aggregate did.
-        let more = (rows.len() == PAGE_COMMITS || bytes >= PAGE_BYTES) && version <= versions.last;
+        let more = (commits.len() == PAGE_COMMITS || bytes >= PAGE_BYTES) && version <= versions.last;
         Ok((commits, more.then_some(version)))
     }
 }

@@ -93,18 +93,20 @@ impl Inner {
             events,
         ];
         let mut found = Found { head: 0, registered: 0, commits: Vec::new(), bytes: 0 };
-        for row in conn.rows(&sql, arguments).await? {
+        let make = |row: PgRow| {
             let place = row.cell::<i32>(0)?;
             if place < 0 {
                 (found.head, found.registered) = (row.counter(1)?, row.counter(2)?);
-                continue;
+                return Ok(None);
             }
             let aggregate_type = usize::try_from(place).ok().and_then(|place| types.get(place));
             let aggregate_type =
                 aggregate_type.ok_or_else(|| Fault::from(Error::internal("an unknown type")))?;
             found.bytes = found.bytes.saturating_add(u64::try_from(row.cell::<i32>(3)?).unwrap_or(0));
-            found.commits.push(read(&row, aggregate_type)?);
-        }
+            read(&row, aggregate_type).map(Some)
+        };
+        let commits = conn.each(&sql, arguments, make).await?;
+        found.commits = commits.into_iter().flatten().collect();
         // The statement asks for this order; nothing here rests on the plan.
         found.commits.sort_by_key(|commit| commit.position);
         Ok(found)
@@ -128,7 +130,7 @@ impl Inner {
         }
         let filter = match page.filter.events() {
             Some(_) => {
-                " AND EXISTS (SELECT 1 FROM pg_catalog.jsonb_array_elements(l.events) AS e \
+                " AND EXISTS (SELECT 1 FROM pg_catalog.json_array_elements(l.events) AS e \
                               WHERE e.value ->> 'name' = ANY($7))"
             }
             None => "",

@@ -109,7 +109,7 @@ impl Source {
         match self {
             Self::Snapshots { snapshots, .. } => format!("{snapshots} AS i"),
             Self::Events { log } => format!(
-                "{log} AS i CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(i.events) \
+                "{log} AS i CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(i.events::jsonb) \
                  WITH ORDINALITY AS e(event, ordinality)"
             ),
         }

@@ -118,10 +118,8 @@ async fn listener_that_comes_back_looks_at_everything() {
         // One before, one in the gap or behind it.
         append(&scene, &writer, &format!("{n}-a")).await;
         // The store may not have noticed yet that it was ended the last time.
-        eventually("somebody listens", async || {
-            terminate(&mut connection, name, Whose::Listeners).await > 0
-        })
-        .await;
+        eventually("somebody listens", async || terminate(&mut connection, name, Whose::Listeners).await > 0)
+            .await;
         append(&scene, &writer, &format!("{n}-b")).await;
         let heads = writer.heads(&shop()).await.expect("heads");
         follower.reaches(&heads, PATIENCE).await;

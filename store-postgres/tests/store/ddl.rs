@@ -97,7 +97,7 @@ const DAMAGES: &[(&str, &[&str])] = &[
     ),
     ("DROP FUNCTION {wow_append__shop__order}", &["function wow_append__shop__order "]),
     (
-        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('{wow_append__shop__order}'::regproc), 'FOR UPDATE', ''); \
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('{wow_append__shop__order}'::regproc), '+ v_count', '+ 1'); \
          END $do$",
         &["function wow_append__shop__order "],
     ),

@@ -39,7 +39,9 @@ async fn a_plan_made_on_a_small_table_does_not_scan_a_large_one() {
         (count("n_tup_ins").await, count("seq_tup_read").await, count("idx_tup_fetch").await);
     const APPENDS: i64 = 200;
     for command in 0..APPENDS {
-        store.append(commit(&order(&format!("{command}")), "c")).await.unwrap();
+        // Where there is nothing yet, and where there is a commit that may be of the same command.
+        let id = if command % 2 == 0 { format!("{command}") } else { format!("bulk {}", 1_000 + command) };
+        store.append(commit(&order(&id), format!("{command}"))).await.unwrap();
     }
     let page = store.read(ReadPage::new(first_partition(), 30_000).with_max_commits(100)).await.unwrap();
     assert_eq!(page.commits.len(), 100, "a page from the middle");
