@@ -1,7 +1,7 @@
 //! MongoDB.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError, Weak},
     thread,
@@ -52,6 +52,8 @@ struct Local {
     program: PathBuf,
     root: PathBuf,
     settings: Vec<String>,
+    /// A library that is loaded before all others.
+    preloaded: Option<PathBuf>,
     members: Vec<Member>,
     /// Without a replica set.
     alone: bool,
@@ -113,7 +115,7 @@ impl MongoServer {
                 ),
             }
         }
-        Self::start_with(program(), members, None, settings)
+        Self::start_with(program(), members, None, settings, None)
     }
 
     /// A replica set whose members are known by other ports than their own: something stands before each, and passes on
@@ -125,7 +127,7 @@ impl MongoServer {
     pub fn start_behind(members: usize, known_by: impl FnOnce(&[u16]) -> Vec<u16>) -> Self {
         let ports: Vec<u16> = (0..members).map(|_| free_port()).collect();
         let known_by = known_by(&ports);
-        Self::start_with(program(), members, Some((ports, known_by)), &[])
+        Self::start_with(program(), members, Some((ports, known_by)), &[], None)
     }
 
     /// A server that is no member of a replica set.
@@ -134,7 +136,17 @@ impl MongoServer {
     /// As for [`MongoServer::start`].
     #[must_use]
     pub fn start_standalone() -> Self {
-        Self::start_with(program(), 0, None, &[])
+        Self::start_with(program(), 0, None, &[], None)
+    }
+
+    /// A replica set of one member from the server's own program, with a library that is loaded before all others: one
+    /// that makes its disk slow, say.
+    ///
+    /// # Panics
+    /// As for [`MongoServer::start`].
+    #[must_use]
+    pub fn start_local(preloaded: Option<&Path>) -> Self {
+        Self::start_with(program(), 1, None, &[], preloaded.map(Path::to_owned))
     }
 
     fn in_container(settings: &[&str]) -> Result<Self, String> {
@@ -179,6 +191,7 @@ impl MongoServer {
         members: usize,
         ports: Option<(Vec<u16>, Vec<u16>)>,
         settings: &[&str],
+        preloaded: Option<PathBuf>,
     ) -> Self {
         let alone = members == 0;
         let root = directory("wow-mongo-");
@@ -197,7 +210,7 @@ impl MongoServer {
         let member = |(port, known_by)| Member { port, known_by, child: Mutex::new(None) };
         let members = ports.into_iter().zip(known_by).map(member).collect();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let local = Local { program, root, settings, members, alone, _watch: watch };
+        let local = Local { program, root, settings, preloaded, members, alone, _watch: watch };
         for index in 0..local.members.len() {
             local.start(index);
         }
@@ -348,6 +361,9 @@ impl Local {
         command.args(["--nounixsocket", "--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "256", "--quiet"]);
         for setting in SETTINGS.iter().copied().chain(self.settings.iter().map(String::as_str)) {
             command.args(["--setParameter", setting]);
+        }
+        if let Some(library) = &self.preloaded {
+            command.env("LD_PRELOAD", library);
         }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         let deadline = Instant::now() + PATIENCE;
