@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p wow-store-bench -- embedded
 //! cargo run --release -p wow-store-bench -- postgres
+//! cargo run --release -p wow-store-bench -- mongo
 //! ```
 //!
 //! Both sides of a comparison take turns, a few seconds each, for several rounds; a ratio is taken within each round
@@ -16,14 +17,19 @@
 //! It is a report, not a test: the exit code is 0 however the goals come out, unless `--strict` is given.
 #![allow(clippy::print_stdout, reason = "a report is printed")]
 
+mod delay;
 mod duel;
 mod embedded;
 mod load;
 mod machine;
+mod mongo;
 mod postgres;
+mod reads;
 mod report;
 mod sides;
+mod slow;
 mod stats;
+mod turns;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -50,6 +56,8 @@ enum Backend {
     Embedded(Options),
     /// The PostgreSQL store, beside postgres-es and bare SQL, on a server of its own.
     Postgres(Options),
+    /// The MongoDB store, beside mongo-es and the bare driver, on a server of its own.
+    Mongo(Options),
     /// Lets one side write alone for a while: something for a profiler to look at.
     #[command(hide = true)]
     Alone {
@@ -131,6 +139,7 @@ async fn main() -> Result<ExitCode> {
         }
         Backend::Embedded(options) => (options, &embedded::LEGS[..]),
         Backend::Postgres(options) => (options, &postgres::LEGS[..]),
+        Backend::Mongo(options) => (options, &mongo::LEGS[..]),
     };
     ensure!(options.rounds >= 3, "--rounds {}: a median needs at least 3", options.rounds);
     for name in &options.only {
@@ -156,6 +165,7 @@ async fn main() -> Result<ExitCode> {
     let mut report = Report::default();
     match &backend {
         Backend::Postgres(_) => postgres::run(options, scratch.path(), &mut report).await?,
+        Backend::Mongo(_) => mongo::run(options, scratch.path(), &mut report).await?,
         _ => embedded::run(options, scratch.path(), &mut report).await?,
     }
     println!("\nload average at the end: {}", machine::load_average());

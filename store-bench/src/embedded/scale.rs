@@ -140,7 +140,7 @@ async fn load(store: &Store, at_least: Duration) -> Result<f64> {
 
 /// Tails the whole log, again and again.
 async fn tail(store: &Store, expected: usize, at_least: Duration) -> Result<f64> {
-    let shared = Arc::new(store.store.clone());
+    let shared = Arc::clone(&store.store);
     let (start, mut commits) = (Instant::now(), 0);
     loop {
         let mut tail = shared.tail(TailRequest::new(ContextName::new(CONTEXT)?)).await?;

@@ -2,8 +2,6 @@
 //! how it reads.
 
 mod bare;
-mod peer;
-mod push;
 mod reads;
 mod server;
 mod who;
@@ -12,31 +10,31 @@ use std::{path::Path, time::Duration};
 
 use anyhow::Result;
 
-use self::{server::Server, who::Who};
+use self::{
+    server::Server,
+    who::{Who, config, fresh},
+};
 use crate::{
-    Options,
-    duel::rows,
-    load::{Body, Written},
+    Options, delay,
+    load::Written,
     report::{Op, Report},
-    stats::median,
+    slow::SLOWER,
+    turns::Turns,
 };
 
 /// What `--only` can name.
 pub(crate) const LEGS: [&str; 8] =
     ["hot-64", "batch-256", "partitions-1024", "lone", "push", "load", "tail", "slow-64"];
 
-/// How much longer a sync takes on the slow disk, in microseconds.
-const SLOWER: u32 = 1_000;
-
 const HOT: Who = Who::Store { partitions: 1, push: true };
 const PEERS: [Who; 2] = [Who::Peer { pool: 10 }, Who::Peer { pool: 64 }];
 
 pub(crate) async fn run(options: &Options, scratch: &Path, report: &mut Report) -> Result<()> {
     if LEGS.iter().any(|leg| *leg != "slow-64" && options.wants(leg)) {
-        let server = Server::start(scratch, None)?;
+        let server = Server::start(scratch, false)?;
         writes(options, server.url(), report).await?;
         if options.wants("push") {
-            push::run(options, server.url(), report).await?;
+            push(options, server.url(), report).await?;
         }
         if options.wants("load") {
             reads::load(options, server.url(), report).await?;
@@ -46,7 +44,7 @@ pub(crate) async fn run(options: &Options, scratch: &Path, report: &mut Report) 
         }
     }
     if options.wants("slow-64") {
-        let server = Server::start(scratch, Some(SLOWER))?;
+        let server = Server::start(scratch, true)?;
         println!("\na disk whose every sync takes {SLOWER} µs longer");
         let turns = [(HOT, 64), (PEERS[0], 64), (PEERS[1], 64)];
         let table = Turns::run(options, server.url(), "slow disk, one partition", &turns).await?;
@@ -90,46 +88,21 @@ async fn writes(options: &Options, url: &str, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// What several sides did, round by round.
-struct Turns(Vec<Vec<Written>>);
-
-impl Turns {
-    /// Lets all write, in turns on one server. Who begins changes from round to round.
-    async fn run(options: &Options, url: &str, title: &str, sides: &[(Who, usize)]) -> Result<Self> {
-        println!("\n{title}, {} rounds", options.rounds);
-        let body = Body::new()?;
-        let mut all: Vec<Vec<Written>> = vec![Vec::new(); sides.len()];
-        for round in 0..options.rounds {
-            for step in 0..sides.len() {
-                let place = (round + step) % sides.len();
-                if let (Some((who, writers)), Some(written)) = (sides.get(place), all.get_mut(place)) {
-                    written.push(who.turn(url, *writers, &body, options.slice()).await?);
-                }
-            }
-        }
-        let names: Vec<String> = sides.iter().map(|(who, _)| who.name()).collect();
-        println!("{}", rows(names.iter().map(String::as_str).zip(all.iter().map(Vec::as_slice))));
-        Ok(Self(all))
-    }
-
-    /// The median of one figure over another side's, within each round.
-    fn ratio(&self, ours: usize, theirs: usize, figure: fn(&Written) -> f64) -> f64 {
-        let of = |side: usize| self.0.get(side).map(Vec::as_slice).unwrap_or_default();
-        let rounds = of(ours).iter().zip(of(theirs));
-        median(rounds.map(|(ours, theirs)| figure(ours) / figure(theirs).max(f64::MIN_POSITIVE)).collect())
-    }
-
-    fn over(&self, ours: usize, theirs: usize) -> f64 {
-        self.ratio(ours, theirs, Written::per_second)
-    }
-
-    /// Over the better one of others.
-    fn over_better(&self, ours: usize, others: &[usize]) -> f64 {
-        others.iter().map(|theirs| self.over(ours, *theirs)).fold(f64::INFINITY, f64::min)
-    }
-}
-
-/// How long reads are measured at a time.
-fn read_slice(options: &Options) -> Duration {
-    options.slice() / 2
+/// From the acknowledgement of an append on one node to the handler on another.
+async fn push(options: &Options, url: &str, report: &mut Report) -> Result<()> {
+    let node = async |push: bool, poll: Duration| {
+        who::with(config(url)?.with_push(push).with_poll_interval(poll)).await
+    };
+    let (p50, p99) = delay::pushed(options, async |poll| {
+        fresh(url).await?;
+        Ok((node(true, poll).await?, node(true, poll).await?))
+    })
+    .await?;
+    report.goal("postgres-push-p50-ms", p50, Op::AtMost, 1.0);
+    report.goal("postgres-push-p99-ms", p99, Op::AtMost, 5.0);
+    delay::polled(options, async |poll| {
+        fresh(url).await?;
+        Ok((node(false, poll).await?, node(false, poll).await?))
+    })
+    .await
 }

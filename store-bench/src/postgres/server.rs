@@ -4,10 +4,12 @@ use std::{
     env, fs,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail};
+
+use crate::slow::{compile, run};
 
 /// Where the server's programs are, if not in a usual place.
 const BIN: &str = "WOW_TEST_POSTGRES_BIN";
@@ -24,29 +26,6 @@ checkpoint_timeout = 30min
 max_connections = 300
 ";
 
-/// Makes every `fsync` and `fdatasync` take so many microseconds longer.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-static void slower(void) {
-    struct timespec pause = { 0, DELAY_MICROS * 1000L };
-    nanosleep(&pause, 0);
-}
-int fsync(int file) {
-    static int (*real)(int);
-    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    slower();
-    return real(file);
-}
-int fdatasync(int file) {
-    static int (*real)(int);
-    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
-    slower();
-    return real(file);
-}
-"#;
-
 /// A running server. It ends, and its directory goes, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -58,10 +37,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one in a directory. With `slower` its disk takes so many microseconds longer for each sync.
-    pub(crate) fn start(scratch: &Path, slower: Option<u32>) -> Result<Self> {
+    /// Starts one in a directory. With `slow`, its disk takes longer for each sync.
+    pub(crate) fn start(scratch: &Path, slow: bool) -> Result<Self> {
         let bin = binaries()?;
-        let name = if slower.is_some() { "slow" } else { "server" };
+        let name = if slow { "slow" } else { "server" };
         let root = scratch.join(name);
         fs::create_dir(&root)?;
         let user = unprivileged_user();
@@ -70,7 +49,7 @@ impl Server {
             run(Command::new("chmod").arg("o+x").arg(scratch))?;
             run(Command::new("chown").arg(user).arg(&root))?;
         }
-        let shim = slower.map(|micros| compile(&root, micros)).transpose()?;
+        let shim = if slow { Some(compile(&root)?) } else { None };
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=disable");
         let server = Self { bin, root, user, shim, url };
@@ -122,15 +101,6 @@ impl Drop for Server {
     }
 }
 
-fn compile(root: &Path, micros: u32) -> Result<PathBuf> {
-    let (source, library) = (root.join("slower.c"), root.join("slower.so"));
-    fs::write(&source, SHIM)?;
-    let mut cc = Command::new("cc");
-    cc.arg(format!("-DDELAY_MICROS={micros}")).args(["-O2", "-shared", "-fPIC", "-o"]);
-    run(cc.arg(&library).arg(&source).arg("-ldl")).context("a slower disk needs a C compiler (cc)")?;
-    Ok(library)
-}
-
 /// Servers refuse to be run by root.
 fn unprivileged_user() -> Option<&'static str> {
     let id = Command::new("id").arg("-u").output().ok()?;
@@ -152,13 +122,4 @@ fn binaries() -> Result<PathBuf> {
             "install the PostgreSQL server's binaries (Debian: postgresql-15), or set {BIN} to their directory"
         ),
     }
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let output =
-        command.output().with_context(|| format!("{} does not run", command.get_program().display()))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{:?} failed: {told}", command);
-    Ok(())
 }

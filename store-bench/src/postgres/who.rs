@@ -9,25 +9,41 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use cqrs_es::persist::{PersistedEventRepository as _, SerializedEvent};
+use cqrs_es::persist::PersistedEventRepository as _;
 use postgres_es::PostgresEventRepository;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::{sync::Mutex, task::JoinSet};
-use wow_store_api::{
-    AggregateId, AggregateType, Commit, ExpectedVersion, PartitionCount, StoreAdmin as _, StoreExt as _,
-};
+use wow_store_api::{PartitionCount, StoreAdmin as _};
 use wow_store_postgres::{Pooler, PostgresConfig, PostgresStore};
 
-use super::{bare, peer::Order};
+use super::bare;
 use crate::{
-    load::{Appends, Body, EVENT, Item, Until, Written, write},
-    sides::{AGGREGATE, CONTEXT},
+    load::{Appends, Body, Item, Written},
+    sides::{
+        cqrs::{self, Order},
+        node::Node,
+    },
+    turns::{Contender, WARM_UP, measure},
 };
+
+/// The store, through its public interface.
+pub(crate) type Store = Node<PostgresStore>;
 
 /// Where the store keeps its tables.
 const SCHEMA: &str = "wow";
-/// How long a turn warms up, as a part of the turn.
-const WARM_UP: u32 = 4;
+/// The tables of postgres-es, as its `db/init.sql` has them.
+const PEER_TABLES: &str = "
+    CREATE TABLE events (
+        aggregate_type text NOT NULL,
+        aggregate_id text NOT NULL,
+        sequence bigint CHECK (sequence >= 0) NOT NULL,
+        event_type text NOT NULL,
+        event_version text NOT NULL,
+        payload json NOT NULL,
+        metadata json NOT NULL,
+        PRIMARY KEY (aggregate_type, aggregate_id, sequence)
+    );
+";
 
 /// One side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +60,8 @@ pub(crate) enum Who {
     Batches { rows: usize, connections: u32 },
 }
 
-impl Who {
-    pub(crate) fn name(self) -> String {
+impl Contender for Who {
+    fn name(self) -> String {
         match self {
             Self::Store { push: true, .. } => "wow-store".to_owned(),
             Self::Store { push: false, .. } => "wow-store without push".to_owned(),
@@ -59,20 +75,14 @@ impl Who {
         }
     }
 
-    /// Lets it write for a while, into tables of its own.
-    pub(crate) async fn turn(
-        self,
-        url: &str,
-        writers: usize,
-        body: &Arc<Body>,
-        time: Duration,
-    ) -> Result<Written> {
+    /// Into tables of its own.
+    async fn turn(self, url: &str, writers: usize, body: &Arc<Body>, time: Duration) -> Result<Written> {
         fresh(url).await?;
         match self {
             Self::Store { partitions, push } => {
-                let side = Store::open(url, partitions, push).await?;
+                let side = store(url, partitions, push).await?;
                 // Another node, as push has nobody to tell without.
-                let other = Store::open(url, partitions, push).await?;
+                let other = store(url, partitions, push).await?;
                 let written = measure(side, writers, body, time).await;
                 other.store.close().await?;
                 written
@@ -98,7 +108,7 @@ pub(crate) async fn fresh(url: &str) -> Result<()> {
         "DROP SCHEMA public CASCADE",
         "CREATE SCHEMA public",
         bare::TABLES,
-        super::peer::TABLES,
+        PEER_TABLES,
         "CHECKPOINT",
     ] {
         connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await?;
@@ -107,46 +117,17 @@ pub(crate) async fn fresh(url: &str) -> Result<()> {
     Ok(())
 }
 
-async fn measure<S: Appends>(side: S, writers: usize, body: &Arc<Body>, time: Duration) -> Result<Written> {
-    let side = Arc::new(side);
-    write(&side, body, "warm", writers, Until::Elapsed(time / WARM_UP)).await?;
-    write(&side, body, "turn", writers, Until::Elapsed(time)).await
+/// The store, with so many partitions.
+pub(crate) async fn store(url: &str, partitions: u32, push: bool) -> Result<Store> {
+    with(config(url)?.with_partitions(PartitionCount::new(partitions)?).with_push(push)).await
 }
 
-/// The store.
-#[derive(Debug)]
-pub(crate) struct Store {
-    pub(crate) store: Arc<PostgresStore>,
-    aggregates: AggregateType,
-}
-
-impl Store {
-    pub(crate) async fn open(url: &str, partitions: u32, push: bool) -> Result<Self> {
-        Self::with(config(url)?.with_partitions(PartitionCount::new(partitions)?).with_push(push)).await
-    }
-
-    pub(crate) async fn with(config: PostgresConfig) -> Result<Self> {
-        let store = Arc::new(PostgresStore::open(config).await?);
-        Ok(Self { store, aggregates: AggregateType::new(CONTEXT, AGGREGATE)? })
-    }
-
-    pub(crate) fn id(&self, id: &str) -> Result<AggregateId> {
-        Ok(AggregateId::of(self.aggregates.clone(), id)?)
-    }
+pub(crate) async fn with(config: PostgresConfig) -> Result<Store> {
+    Node::new(PostgresStore::open(config).await?)
 }
 
 pub(crate) fn config(url: &str) -> Result<PostgresConfig> {
     Ok(PostgresConfig::new(url)?.with_schema(SCHEMA).with_pooler(Pooler::Direct))
-}
-
-impl Appends for Store {
-    async fn append(&self, item: Item) -> Result<()> {
-        let commit = Commit::new(self.id(&item.id)?, item.command)
-            .expect(ExpectedVersion::Exact(item.expected))
-            .with_event(item.body.event.clone());
-        self.store.append(commit).await?;
-        Ok(())
-    }
 }
 
 struct Unqueued {
@@ -161,7 +142,7 @@ impl Unqueued {
             let config = config(url)?.with_partitions(PartitionCount::new(1)?);
             let hour = Duration::from_secs(3_600);
             let config = config.with_push(false).with_max_connections(1).with_poll_interval(hour);
-            stores.push(Store::with(config.with_transaction_timeout(Duration::from_secs(60))).await?);
+            stores.push(with(config.with_transaction_timeout(Duration::from_secs(60))).await?);
         }
         Ok(Self { stores, next: AtomicUsize::new(0) })
     }
@@ -189,15 +170,7 @@ impl Peer {
 
 impl Appends for Peer {
     async fn append(&self, item: Item) -> Result<()> {
-        let event = SerializedEvent::new(
-            item.id,
-            usize::try_from(item.expected)? + 1,
-            AGGREGATE.to_owned(),
-            EVENT.to_owned(),
-            "1".to_owned(),
-            item.body.value.clone(),
-            serde_json::Value::Object(serde_json::Map::new()),
-        );
+        let event = cqrs::event(item)?;
         self.0.persist::<Order>(&[event], None).await?;
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! The sides: each appends the same items durably, in the best way that it has.
 
 pub(crate) mod bare;
+pub(crate) mod cqrs;
+pub(crate) mod node;
 pub(crate) mod sierra;
 pub(crate) mod sqlite;
 pub(crate) mod store;

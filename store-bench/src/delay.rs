@@ -1,4 +1,5 @@
 //! From the acknowledgement of an append on one node to the handler on another.
+#![allow(clippy::future_not_send, reason = "these are awaited where they are made")]
 
 use std::{
     collections::BTreeMap,
@@ -8,22 +9,25 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use wow_store_api::{ContextName, StoreAdmin as _, StoreExt as _, TailRequest};
+use wow_store_api::{ContextName, EventStore, StoreExt as _, TailRequest};
 
-use super::who::{Store, config, fresh};
 use crate::{
     Options,
     load::{Appends as _, Body, Item},
-    report::{Op, Report},
-    sides::CONTEXT,
-    stats::percentile,
+    sides::{CONTEXT, node::Node},
+    stats::{median, percentile},
 };
 
 /// One append every so often.
 const EVERY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(options: &Options, url: &str, report: &mut Report) -> Result<()> {
+/// The medians over the rounds of p50 and p99, in milliseconds, with push. `nodes` makes two on an empty store that
+/// poll that often.
+pub(crate) async fn pushed<S: EventStore>(
+    options: &Options,
+    nodes: impl AsyncFn(Duration) -> Result<(Node<S>, Node<S>)>,
+) -> Result<(f64, f64)> {
     let count = if options.quick { 200 } else { 2_000 };
     let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
     println!(
@@ -31,15 +35,22 @@ pub(crate) async fn run(options: &Options, url: &str, report: &mut Report) -> Re
         options.rounds
     );
     for _ in 0..options.rounds {
-        let delays = delays(url, count, true).await?;
+        let delays = delays(nodes(Duration::from_secs(1)).await?, count).await?;
         p50s.push(percentile(&delays, 0.5) / 1e3);
         p99s.push(percentile(&delays, 0.99) / 1e3);
     }
     let shown = |all: &[f64]| all.iter().map(|ms| format!("{ms:.2}")).collect::<Vec<_>>().join(" ");
     println!("p50 {} ms; p99 {} ms", shown(&p50s), shown(&p99s));
-    report.goal("postgres-push-p50-ms", crate::stats::median(p50s), Op::AtMost, 1.0);
-    report.goal("postgres-push-p99-ms", crate::stats::median(p99s), Op::AtMost, 5.0);
-    let delays = delays(url, count.min(500), false).await?;
+    Ok((median(p50s), median(p99s)))
+}
+
+/// The same without push: nothing is missed.
+pub(crate) async fn polled<S: EventStore>(
+    options: &Options,
+    nodes: impl AsyncFn(Duration) -> Result<(Node<S>, Node<S>)>,
+) -> Result<()> {
+    let count = if options.quick { 200 } else { 500 };
+    let delays = delays(nodes(Duration::from_millis(100)).await?, count).await?;
     println!(
         "without push, polling every 100 ms: all delivered, p50 {:.0} ms, p99 {:.0} ms",
         percentile(&delays, 0.5) / 1e3,
@@ -49,11 +60,7 @@ pub(crate) async fn run(options: &Options, url: &str, report: &mut Report) -> Re
 }
 
 /// The delays of so many appends, sorted. All of them are delivered, in order.
-async fn delays(url: &str, count: usize, push: bool) -> Result<Vec<Duration>> {
-    fresh(url).await?;
-    let poll = if push { Duration::from_secs(1) } else { Duration::from_millis(100) };
-    let node = || async { Store::with(config(url)?.with_push(push).with_poll_interval(poll)).await };
-    let (writer, reader) = (node().await?, node().await?);
+async fn delays<S: EventStore>((writer, reader): (Node<S>, Node<S>), count: usize) -> Result<Vec<Duration>> {
     let mut tail = reader.store.tail(TailRequest::new(ContextName::new(CONTEXT)?)).await?;
     let acknowledged: Arc<Mutex<BTreeMap<String, Instant>>> = Arc::default();
     let body = Body::new()?;

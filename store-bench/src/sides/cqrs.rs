@@ -1,25 +1,28 @@
-//! What postgres-es asks for: its tables, and an aggregate, of which only the name is used.
+//! cqrs-es, whose event repositories are compared with: an aggregate, of which only the name is used, and its events.
 
 use std::convert::Infallible;
 
-use cqrs_es::{Aggregate, DomainEvent, event_sink::EventSink};
+use anyhow::Result;
+use cqrs_es::{Aggregate, DomainEvent, event_sink::EventSink, persist::SerializedEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::{load::EVENT, sides::AGGREGATE};
+use crate::{
+    load::{EVENT, Item},
+    sides::AGGREGATE,
+};
 
-/// As its `db/init.sql` has them.
-pub(crate) const TABLES: &str = "
-    CREATE TABLE events (
-        aggregate_type text NOT NULL,
-        aggregate_id text NOT NULL,
-        sequence bigint CHECK (sequence >= 0) NOT NULL,
-        event_type text NOT NULL,
-        event_version text NOT NULL,
-        payload json NOT NULL,
-        metadata json NOT NULL,
-        PRIMARY KEY (aggregate_type, aggregate_id, sequence)
-    );
-";
+/// As they are given to a repository.
+pub(crate) fn event(item: Item) -> Result<SerializedEvent> {
+    Ok(SerializedEvent::new(
+        item.id,
+        usize::try_from(item.expected)? + 1,
+        AGGREGATE.to_owned(),
+        EVENT.to_owned(),
+        "1".to_owned(),
+        item.body.value.clone(),
+        serde_json::Value::Object(serde_json::Map::new()),
+    ))
+}
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Order;
