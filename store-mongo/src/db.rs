@@ -207,7 +207,7 @@ impl Db {
     ) -> Result<Option<Raw>, Fault> {
         let collection = self.collection(collection);
         let action = collection.find_one_and_update(filter, update).upsert(upsert);
-        Ok(action.return_document(ReturnDocument::After).await?)
+        action.return_document(ReturnDocument::After).await.map_err(Fault::of_write)
     }
 
     /// The same by operators instead of a pipeline: says how many documents were found or made.
@@ -218,17 +218,18 @@ impl Db {
         update: Document,
         upsert: bool,
     ) -> Result<u64, Fault> {
-        let done = self.collection(collection).update_one(filter, update).upsert(upsert).await?;
+        let done = self.collection(collection).update_one(filter, update).upsert(upsert).await;
+        let done = done.map_err(Fault::of_write)?;
         Ok(done.matched_count + u64::from(done.upserted_id.is_some()))
     }
 
     pub(crate) async fn insert(&self, collection: &str, document: Document) -> Result<(), Fault> {
-        self.primary.collection::<Document>(collection).insert_one(document).await?;
-        Ok(())
+        let done = self.primary.collection::<Document>(collection).insert_one(document).await;
+        done.map(drop).map_err(Fault::of_write)
     }
 
     pub(crate) async fn delete(&self, collection: &str, filter: Document) -> Result<Option<Raw>, Fault> {
-        Ok(self.collection(collection).find_one_and_delete(filter).await?)
+        self.collection(collection).find_one_and_delete(filter).await.map_err(Fault::of_write)
     }
 
     pub(crate) async fn delete_all(&self, collection: &str) -> Result<u64, Fault> {

@@ -4,7 +4,8 @@
 use std::{error::Error as StdError, fmt};
 
 use mongodb::error::{
-    ErrorKind as DriverError, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
+    ErrorKind as DriverError, NO_WRITES_PERFORMED, TRANSIENT_TRANSACTION_ERROR,
+    UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
 };
 use wow_store_api::{Error, ErrorKind, Outcome};
 
@@ -61,6 +62,19 @@ impl Fault {
         if fault.again != Again::Lost {
             fault = Self::new(unavailable("a majority of the servers did not confirm a write"), Again::Lost);
             fault.code = Some(code);
+        }
+        fault
+    }
+
+    /// The error of a write outside a transaction. The driver does such a write a second time where the first had no
+    /// answer, and tells only of the second: that a server refused that one says nothing about the first.
+    pub(crate) fn of_write(error: mongodb::error::Error) -> Self {
+        let nothing_written = error.contains_label(NO_WRITES_PERFORMED);
+        let mut fault = Self::from(error);
+        let refused = [10107, 13435, 13436, 10058, 133, 134].into_iter().any(|code| fault.is(code));
+        if refused && !nothing_written {
+            fault.again = Again::Lost;
+            fault.error = fault.error.with_outcome(Outcome::Unknown);
         }
         fault
     }

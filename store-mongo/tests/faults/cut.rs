@@ -1,11 +1,11 @@
 //! The network is cut after the server has done what it was asked for, and before it could say so.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mongodb::bson::doc;
 use wow_store_api::{
-    AcquireLease, ExpectedVersion, LeaseAcquired, MemberId, PartitionId, SaveCheckpoint, StoreExt as _,
-    SubscriptionName,
+    AcquireLease, Due, ExpectedVersion, LeaseAcquired, MemberId, PartitionId, SaveCheckpoint, ScheduleTimer,
+    StoreExt as _, SubscriptionName, TimerId,
 };
 use wow_store_conformance::server::MongoServer;
 use wow_store_mongo::MongoConfig;
@@ -76,7 +76,7 @@ async fn records_whose_reply_is_lost_are_as_they_were_told() {
 async fn a_commit_of_which_the_server_never_hears_is_told_as_unknown() {
     let server = Arc::new(tokio::task::spawn_blocking(|| MongoServer::start(1, &[])).await.unwrap());
     let scene = Scene::on(Arc::clone(&server));
-    let store = open(scene.config().with_transaction_timeout(std::time::Duration::from_millis(300))).await;
+    let store = open(scene.config().with_transaction_timeout(Duration::from_millis(300))).await;
     scene.witness.append(&store, commit(&order("1"), "first")).await.unwrap();
     let admin = scene.database.connect().await.client().database("admin");
     let blocked =
@@ -96,4 +96,25 @@ async fn a_commit_of_which_the_server_never_hears_is_told_as_unknown() {
     println!("late: {}", scene.check(&patient, &[]).await);
     store.close().await.unwrap();
     patient.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_was_written_is_not_told_as_not_applied_when_the_second_try_is_refused() {
+    let (database, proxy, config) = behind_proxy().await;
+    let store = open(config.with_transaction_timeout(Duration::from_millis(500))).await;
+    let timer = TimerId::new("1").unwrap();
+    let schedule = ScheduleTimer::new(shop(), timer.clone(), Due::After(PATIENCE), &1).unwrap();
+    store.schedule_timer(schedule).await.unwrap();
+    // The first is carried out and its reply is lost; all that come after it find no primary.
+    let admin = database.connect().await.client().database("admin");
+    let refused = doc! { "failCommands": ["findAndModify"], "errorCode": 10107 };
+    let point = doc! { "configureFailPoint": "failCommand", "mode": { "skip": 1 }, "data": refused };
+    admin.run_command(point).await.unwrap();
+    proxy.lose_reply_to(b"findAndModify");
+    let error = store.cancel_timer(&shop(), &timer).await.unwrap_err();
+    assert_eq!(proxy.losses(), 1, "a reply was lost");
+    assert_eq!(error.outcome(), wow_store_api::Outcome::Unknown, "it may be gone: {error:?}");
+    admin.run_command(doc! { "configureFailPoint": "failCommand", "mode": "off" }).await.unwrap();
+    assert!(store.timers(&shop(), None, 10).await.unwrap().is_empty(), "and it is");
+    store.close().await.unwrap();
 }
