@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use tokio::{
     sync::oneshot,
+    task::yield_now,
     time::{Instant, sleep},
 };
 use wow_store_api::{
@@ -121,6 +122,9 @@ async fn write(inner: Arc<Inner>, queue: Arc<Queue>) {
     let _running = inner.queues.running();
     while let Some(batch) = queue.take(Instant::now().into_std()) {
         inner.write_batch(queue.partition(), batch, Care::default()).await;
+        // Who was just answered often has the next append at hand: those that are ready to run come first, and go along.
+        // This is no waiting; a lone append does not get here behind others.
+        yield_now().await;
     }
 }
 
