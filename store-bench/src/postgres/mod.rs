@@ -48,7 +48,7 @@ pub(crate) async fn run(options: &Options, scratch: &Path, report: &mut Report) 
         println!("\na disk whose every sync takes {SLOWER} µs longer");
         let turns = [(HOT, 64), (PEERS[0], 64), (PEERS[1], 64)];
         let table = Turns::run(options, server.url(), "slow disk, one partition", &turns).await?;
-        report.goal("postgres-slow-64-vs-postgres-es", table.over_better(0, &[1, 2]), Op::AtLeast, 1.6);
+        report.goal("postgres-slow-64-vs-postgres-es", table.over_better(0, &[1, 2]), Op::AtLeast, 1.9);
     }
     Ok(())
 }
@@ -58,9 +58,9 @@ async fn writes(options: &Options, url: &str, report: &mut Report) -> Result<()>
         let batch = Who::Batches { rows: 100, connections: 1 };
         let turns = [(HOT, 64), (PEERS[0], 64), (PEERS[1], 64), (batch, 1), (Who::Unqueued, 64)];
         let table = Turns::run(options, url, "64 callers, one partition", &turns).await?;
-        report.goal("postgres-64-vs-postgres-es", table.over_better(0, &[1, 2]), Op::AtLeast, 3.5);
+        report.goal("postgres-64-vs-postgres-es", table.over_better(0, &[1, 2]), Op::AtLeast, 4.0);
         report.goal("postgres-64-vs-unnest-100", table.over(0, 3), Op::AtLeast, 0.8);
-        report.goal("postgres-64-vs-unqueued", table.over(0, 4), Op::AtLeast, 15.0);
+        report.goal("postgres-64-vs-unqueued", table.over(0, 4), Op::AtLeast, 18.0);
     }
     if options.wants("batch-256") {
         let turns = [(HOT, 256), (Who::Batches { rows: 500, connections: 1 }, 1)];
