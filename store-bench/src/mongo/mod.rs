@@ -55,7 +55,7 @@ async fn writes(options: &Options, url: &str, report: &mut Report) -> Result<()>
         let batch = Who::Batches { rows: 100, connections: 1 };
         let turns = [(HOT, 64), (Who::Peer, 64), (batch, 1), (Who::OneByOne, 64)];
         let table = Turns::run(options, url, "64 callers, one partition", &turns).await?;
-        report.goal("mongo-64-vs-mongo-es", table.over(0, 1), Op::AtLeast, 4.0);
+        report.goal("mongo-64-vs-mongo-es", table.over(0, 1), Op::AtLeast, 3.4);
         report.goal("mongo-64-vs-insert-many-100", table.over(0, 2), Op::AtLeast, 0.55);
         report.goal("mongo-64-vs-one-per-transaction", table.over(0, 3), Op::AtLeast, 18.0);
     }
