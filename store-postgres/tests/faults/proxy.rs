@@ -218,6 +218,9 @@ async fn pump(
     let (mut request, mut reply) = (vec![0; 256 * 1024], vec![0; 256 * 1024]);
     loop {
         tokio::select! {
+            // First of all, so that nothing which is sent after the cut gets through before it.
+            biased;
+            _ = cuts.changed() => return Ok(()),
             count = from_client.read(&mut request) => {
                 let piece = &request[..count?];
                 if piece.is_empty() {
@@ -245,7 +248,6 @@ async fn pump(
                     Verdict::Cut(end) => return to_client.write_all(&piece[..end]).await,
                 }
             }
-            _ = cuts.changed() => return Ok(()),
         }
     }
 }
