@@ -34,6 +34,10 @@ pub(crate) struct Fault {
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
 const WRITE_CONFLICT: i32 = 112;
 const LOCK_TIMEOUT: i32 = 24;
+/// Not the primary, or recovering.
+const NOT_PRIMARY: [i32; 4] = [10107, 13435, 13436, 10058];
+/// A read preference that nobody meets; majority reads that are not ready yet.
+const NO_SERVER: [i32; 2] = [133, 134];
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const NAMESPACE_EXISTS: i32 = 48;
 const UNAUTHORIZED: i32 = 13;
@@ -71,7 +75,7 @@ impl Fault {
     pub(crate) fn of_write(error: mongodb::error::Error) -> Self {
         let nothing_written = error.contains_label(NO_WRITES_PERFORMED);
         let mut fault = Self::from(error);
-        let refused = [10107, 13435, 13436, 10058, 133, 134].into_iter().any(|code| fault.is(code));
+        let refused = NOT_PRIMARY.into_iter().chain(NO_SERVER).any(|code| fault.is(code));
         if refused && !nothing_written {
             fault.again = Again::Lost;
             fault.error = fault.error.with_outcome(Outcome::Unknown);
@@ -242,10 +246,9 @@ fn meaning(code: i32) -> (ErrorKind, Again) {
         91 | 189 | 11600 | 11601 | 11602 => {
             (unavailable("the server is going down or steps down"), Again::Lost)
         }
-        // Not the primary, or recovering: refused at once.
-        10107 | 13435 | 13436 | 10058 => (unavailable("the server is not the primary"), Again::Safe),
-        // A read preference that nobody meets; majority reads that are not ready yet.
-        133 | 134 => (unavailable("no server can answer yet"), Again::Safe),
+        // Refused at once.
+        code if NOT_PRIMARY.contains(&code) => (unavailable("the server is not the primary"), Again::Safe),
+        code if NO_SERVER.contains(&code) => (unavailable("no server can answer yet"), Again::Safe),
         // Write concern failed or cannot be satisfied.
         64 | 79 | 100 => (unavailable("a majority of the servers did not confirm a write"), Again::Lost),
         // A cursor that was lost or killed, a change stream's history that is over.

@@ -1,8 +1,8 @@
 //! Documents on their way into `json` and `jsonb` and back out of them.
 //!
-//! What comes out of `jsonb` is the canonical form but for white space after `,` and `:` and the order of keys, so that reading
-//! it is leaving out white space. Numbers keep their scale in `jsonb`, strings their escapes (control characters as
-//! `\u00xx`, nothing else escaped that need not be).
+//! What comes out of `json` is what was written. What comes out of `jsonb` is the canonical form but for white space after
+//! `,` and `:` and the order of keys, so that reading it is leaving out white space. Numbers keep their scale in `jsonb`,
+//! strings their escapes (control characters as `\u00xx`, nothing else escaped that need not be).
 
 use wow_store_api::{Event, EventName, Payload};
 

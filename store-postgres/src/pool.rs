@@ -282,18 +282,21 @@ impl Conn {
         self.batch(sql).await
     }
 
-    async fn rows_here(&mut self, sql: &Sql, arguments: PgArguments) -> Result<Vec<PgRow>, Fault> {
-        self.tell_time().await?;
-        let statement = query(sql, arguments, self.pool.sessions);
-        self.busy = true;
-        let result = self.connection()?.fetch_all(statement).await;
-        self.settle(result)
-    }
-
     /// Whether a single statement needs a transaction around it: behind a pooler, so that the parts of the protocol
     /// meet the same session.
     fn needs_transaction(&self) -> bool {
         self.stage == Stage::Outside && self.pool.sessions == Sessions::ByTransaction
+    }
+
+    /// Ends the transaction around a single statement, as the statement ended.
+    async fn end<T>(&mut self, done: Result<T, Fault>) -> Result<T, Fault> {
+        match done {
+            Ok(done) => self.commit().await.map(|()| done),
+            Err(fault) => {
+                self.rollback().await;
+                Err(fault)
+            }
+        }
     }
 
     /// The rows of a statement that will hardly be asked again, inside a transaction.
@@ -306,18 +309,7 @@ impl Conn {
 
     /// The rows of a statement.
     pub(crate) async fn rows(&mut self, sql: &Sql, arguments: PgArguments) -> Result<Vec<PgRow>, Fault> {
-        if self.needs_transaction() {
-            self.begin().await?;
-            let rows = self.rows_here(sql, arguments).await;
-            return match rows {
-                Ok(rows) => self.commit().await.map(|()| rows),
-                Err(fault) => {
-                    self.rollback().await;
-                    Err(fault)
-                }
-            };
-        }
-        self.rows_here(sql, arguments).await
+        self.each(sql, arguments, Ok).await
     }
 
     /// Makes something of each row of a statement as it comes, while the server is still busy with the next ones.
@@ -329,13 +321,8 @@ impl Conn {
     ) -> Result<Vec<T>, Fault> {
         if self.needs_transaction() {
             self.begin().await?;
-            return match self.each_here(sql, arguments, make).await {
-                Ok(made) => self.commit().await.map(|()| made),
-                Err(fault) => {
-                    self.rollback().await;
-                    Err(fault)
-                }
-            };
+            let made = self.each_here(sql, arguments, make).await;
+            return self.end(made).await;
         }
         self.each_here(sql, arguments, make).await
     }
@@ -381,13 +368,7 @@ impl Conn {
         if self.needs_transaction() {
             self.begin().await?;
             let done = self.execute_here(sql, arguments).await;
-            return match done {
-                Ok(count) => self.commit().await.map(|()| count),
-                Err(fault) => {
-                    self.rollback().await;
-                    Err(fault)
-                }
-            };
+            return self.end(done).await;
         }
         self.execute_here(sql, arguments).await
     }
