@@ -27,6 +27,15 @@ impl OpenError {
         move |source| Self::Io { what, path, source }
     }
 
+    /// The same of something that a store cannot be without: that it is missing is damage.
+    pub(crate) fn io_or_missing(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| match source.kind() {
+            std::io::ErrorKind::NotFound => Self::corrupt(path.display(), "it is missing"),
+            _ => Self::Io { what, path, source },
+        }
+    }
+
     pub(crate) fn database(what: &'static str, directory: &Path) -> impl FnOnce(fjall::Error) -> Self {
         let directory = directory.to_path_buf();
         move |source| Self::Database { what, directory, source }

@@ -26,7 +26,7 @@ pub(crate) fn check(database: &Path, count: usize) -> Result<(), OpenError> {
     let folder = database.join(FOLDER);
     let list = || OpenError::io("list", &folder);
     let mut found: usize = 0;
-    for entry in std::fs::read_dir(&folder).map_err(|error| missing("list", &folder, error))? {
+    for entry in std::fs::read_dir(&folder).map_err(OpenError::io_or_missing("list", &folder))? {
         let path: PathBuf = entry.map_err(list())?.path();
         if path.is_dir() {
             keyspace(&path)?;
@@ -56,12 +56,5 @@ fn keyspace(folder: &Path) -> Result<(), OpenError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    std::fs::read(path).map_err(|error| missing("read", path, error))
-}
-
-fn missing(what: &'static str, path: &Path, error: std::io::Error) -> OpenError {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => OpenError::corrupt(path.display(), "it is missing"),
-        _ => OpenError::io(what, path)(error),
-    }
+    std::fs::read(path).map_err(OpenError::io_or_missing("read", path))
 }

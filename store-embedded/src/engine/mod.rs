@@ -301,10 +301,7 @@ fn open_database(path: &Path, options: &Options) -> Result<Database, OpenError> 
 /// Whether the database is of the version that is read here: without the marker fjall would make a new one.
 fn check_version(database: &Path) -> Result<(), OpenError> {
     let marker = database.join(directory::VERSION);
-    let bytes = std::fs::read(&marker).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => OpenError::corrupt(marker.display(), "the file is missing"),
-        _ => OpenError::io("read", &marker)(error),
-    })?;
+    let bytes = std::fs::read(&marker).map_err(OpenError::io_or_missing("read", &marker))?;
     match bytes.as_slice() {
         [b'F', b'J', b'L', found] if u32::from(*found) == DATABASE_FORMAT => Ok(()),
         [b'F', b'J', b'L', found] => Err(OpenError::Format {

@@ -162,12 +162,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Checks that every byte was read.
     /// Whether every byte was read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Checks that every byte was read.
     pub(crate) fn end(self) -> Result<(), String> {
         if self.is_at_end() { Ok(()) } else { Err(format!("{} bytes after the last field", self.0.len())) }
     }
