@@ -22,41 +22,40 @@ use crate::{
 const EVERY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The medians over the rounds of p50 and p99, in milliseconds, with push. `nodes` makes two on an empty store that
-/// poll that often.
-pub(crate) async fn pushed<S: EventStore>(
+/// The medians over the rounds of p50 and p99, in milliseconds, with push; and shows the same without. `fresh` empties the
+/// place, `node` opens a node there that pushes or not and polls that often.
+pub(crate) async fn measure<S: EventStore>(
     options: &Options,
-    nodes: impl AsyncFn(Duration) -> Result<(Node<S>, Node<S>)>,
+    fresh: impl AsyncFn() -> Result<()>,
+    node: impl AsyncFn(bool, Duration) -> Result<Node<S>>,
 ) -> Result<(f64, f64)> {
-    let count = if options.quick { 200 } else { 2_000 };
+    let nodes = async |push: bool, poll: Duration| {
+        fresh().await?;
+        Ok::<_, anyhow::Error>((node(push, poll).await?, node(push, poll).await?))
+    };
     let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
     println!(
         "\nacknowledged on one node to handled on another, 200 appends a second, {} rounds",
         options.rounds
     );
+    let count = if options.quick { 200 } else { 2_000 };
     for _ in 0..options.rounds {
-        let delays = delays(nodes(Duration::from_secs(1)).await?, count).await?;
+        let delays = delays(nodes(true, Duration::from_secs(1)).await?, count).await?;
         p50s.push(percentile(&delays, 0.5) / 1e3);
         p99s.push(percentile(&delays, 0.99) / 1e3);
     }
     let shown = |all: &[f64]| all.iter().map(|ms| format!("{ms:.2}")).collect::<Vec<_>>().join(" ");
     println!("p50 {} ms; p99 {} ms", shown(&p50s), shown(&p99s));
-    Ok((median(p50s), median(p99s)))
-}
 
-/// The same without push: nothing is missed.
-pub(crate) async fn polled<S: EventStore>(
-    options: &Options,
-    nodes: impl AsyncFn(Duration) -> Result<(Node<S>, Node<S>)>,
-) -> Result<()> {
+    // Without push nothing is missed.
     let count = if options.quick { 200 } else { 500 };
-    let delays = delays(nodes(Duration::from_millis(100)).await?, count).await?;
+    let delays = delays(nodes(false, Duration::from_millis(100)).await?, count).await?;
     println!(
         "without push, polling every 100 ms: all delivered, p50 {:.0} ms, p99 {:.0} ms",
         percentile(&delays, 0.5) / 1e3,
         percentile(&delays, 0.99) / 1e3
     );
-    Ok(())
+    Ok((median(p50s), median(p99s)))
 }
 
 /// The delays of so many appends, sorted. All of them are delivered, in order.

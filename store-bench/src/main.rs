@@ -149,12 +149,15 @@ async fn main() -> Result<ExitCode> {
             legs.join(", ")
         );
     }
+    // Open to whoever runs a server in it.
+    let mut scratch = tempfile::Builder::new();
+    scratch.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o711));
     let scratch = match &options.dir {
         Some(dir) => {
             std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-            tempfile::tempdir_in(dir)
+            scratch.tempdir_in(dir)
         }
-        None => tempfile::tempdir(),
+        None => scratch.tempdir(),
     }
     .context("cannot create a directory for the stores")?;
     let machine = Machine::look(scratch.path())?;

@@ -45,7 +45,7 @@ pub(crate) fn compile(root: &Path) -> Result<PathBuf> {
 }
 
 /// Runs a program to its end.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+fn run(command: &mut Command) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output =
         command.output().with_context(|| format!("{} does not run", command.get_program().display()))?;

@@ -1,8 +1,13 @@
 //! Any number of sides that take turns on one server.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
+use tokio::task::JoinSet;
 
 use crate::{
     Options,
@@ -12,7 +17,7 @@ use crate::{
 };
 
 /// How long a turn warms up, as a part of the turn.
-pub(crate) const WARM_UP: u32 = 4;
+const WARM_UP: u32 = 4;
 
 /// One side.
 pub(crate) trait Contender: Copy + Send + Sync {
@@ -39,6 +44,45 @@ pub(crate) async fn measure<S: Appends>(
     let side = Arc::new(side);
     write(&side, body, "warm", writers, Until::Elapsed(time / WARM_UP)).await?;
     write(&side, body, "turn", writers, Until::Elapsed(time)).await
+}
+
+/// Something that stores rows in the bare, many at a time.
+pub(crate) trait Bulk: Send + 'static {
+    type Batch: Send;
+
+    /// Rows that are stored together. Making them is not measured.
+    fn batch(&self, rows: usize) -> Result<Self::Batch>;
+
+    fn insert(&mut self, batch: Self::Batch) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Lets all of them store one batch after the other for a while: warms up, and measures.
+pub(crate) async fn batches<B: Bulk>(mut bulks: Vec<B>, rows: usize, time: Duration) -> Result<Written> {
+    let mut written = Written::default();
+    for time in [time / WARM_UP, time] {
+        let mut tasks = JoinSet::new();
+        let start = Instant::now();
+        for mut bulk in bulks.drain(..) {
+            tasks.spawn(async move {
+                let mut latencies = Vec::new();
+                while start.elapsed() < time {
+                    let batch = bulk.batch(rows)?;
+                    let asked = Instant::now();
+                    bulk.insert(batch).await?;
+                    latencies.push(asked.elapsed());
+                }
+                Ok::<_, anyhow::Error>((bulk, latencies))
+            });
+        }
+        let mut latencies = Vec::new();
+        while let Some(task) = tasks.join_next().await {
+            let (bulk, mut of_it) = task??;
+            bulks.push(bulk);
+            latencies.append(&mut of_it);
+        }
+        written = Written::of(latencies.len() * rows, start.elapsed(), latencies);
+    }
+    Ok(written)
 }
 
 /// What several sides did, round by round.

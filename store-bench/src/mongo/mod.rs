@@ -8,7 +8,7 @@ mod who;
 use std::{path::Path, time::Duration};
 
 use anyhow::Result;
-use wow_store_conformance::server::MongoServer;
+use wow_store_conformance::server::{LocalServer, MongoServer};
 
 use self::who::{Who, config, fresh};
 use crate::{
@@ -26,8 +26,9 @@ const DATABASE: &str = "bench";
 const HOT: Who = Who::Store { partitions: 1 };
 
 pub(crate) async fn run(options: &Options, scratch: &Path, report: &mut Report) -> Result<()> {
+    let directory = Some(scratch);
     if LEGS.iter().any(|leg| *leg != "slow-64" && options.wants(leg)) {
-        let server = MongoServer::start_local(None);
+        let server = MongoServer::start_local(LocalServer { directory, preloaded: None });
         let url = server.url(DATABASE);
         writes(options, &url, report).await?;
         if options.wants("push") {
@@ -41,7 +42,9 @@ pub(crate) async fn run(options: &Options, scratch: &Path, report: &mut Report) 
         }
     }
     if options.wants("slow-64") {
-        let server = MongoServer::start_local(Some(&slow::compile(scratch)?));
+        let slower = slow::compile(scratch)?;
+        let preloaded = Some(slower.as_path());
+        let server = MongoServer::start_local(LocalServer { directory, preloaded });
         println!("\na disk whose every sync takes {SLOWER} µs longer");
         let turns = [(HOT, 64), (Who::Peer, 64)];
         let table = Turns::run(options, &server.url(DATABASE), "slow disk, one partition", &turns).await?;
@@ -78,16 +81,8 @@ async fn push(options: &Options, url: &str, report: &mut Report) -> Result<()> {
     let node = async |push: bool, poll: Duration| {
         who::with(config(url)?.with_push(push).with_poll_interval(poll)).await
     };
-    let (p50, p99) = delay::pushed(options, async |poll| {
-        fresh(url).await?;
-        Ok((node(true, poll).await?, node(true, poll).await?))
-    })
-    .await?;
+    let (p50, p99) = delay::measure(options, async || fresh(url).await, node).await?;
     report.goal("mongo-push-p50-ms", p50, Op::AtMost, 1.0);
     report.goal("mongo-push-p99-ms", p99, Op::AtMost, 5.0);
-    delay::polled(options, async |poll| {
-        fresh(url).await?;
-        Ok((node(false, poll).await?, node(false, poll).await?))
-    })
-    .await
+    Ok(())
 }

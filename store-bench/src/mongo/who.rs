@@ -1,12 +1,10 @@
 //! The sides: each appends the same items to the same server, in the best way that it has.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use tokio::{sync::Mutex, task::JoinSet};
+use mongodb::bson::RawDocumentBuf;
+use tokio::sync::Mutex;
 use wow_store_api::{PartitionCount, StoreAdmin as _};
 use wow_store_mongo::{MongoConfig, MongoStore};
 
@@ -17,7 +15,7 @@ use super::{
 use crate::{
     load::{Appends, Body, Item, Written},
     sides::node::Node,
-    turns::{Contender, WARM_UP, measure},
+    turns::{self, Contender, measure},
 };
 
 /// The store, through its public interface.
@@ -67,8 +65,10 @@ impl Contender for Who {
             Self::Insert => measure(Insert::open(url, body).await?, writers, body, time).await,
             Self::Batches { rows, connections } => {
                 let log = bare::log(&bare::client(url).await?).await?;
-                batches(&log, rows, connections, body, time / WARM_UP).await?;
-                batches(&log, rows, connections, body, time).await
+                let bulk =
+                    |partition| Ok(Bulk { log: log.clone(), documents: Documents::new(body)?, partition });
+                let bulks = (0..connections).map(bulk).collect::<Result<_>>()?;
+                turns::batches(bulks, rows, time).await
             }
         }
         .with_context(|| format!("{} failed", self.name()))
@@ -124,33 +124,24 @@ impl Appends for Insert {
     }
 }
 
-async fn batches(
-    log: &Log,
-    rows: usize,
-    connections: i32,
-    body: &Arc<Body>,
-    time: Duration,
-) -> Result<Written> {
-    let mut tasks = JoinSet::new();
-    let start = Instant::now();
-    for partition in 0..connections {
-        let (log, documents) = (log.clone(), Documents::new(body)?);
-        tasks.spawn(async move {
-            let mut latencies = Vec::new();
-            while start.elapsed() < time {
-                let batch = documents.batch(partition, rows)?;
-                let asked = Instant::now();
-                log.insert_many(&batch).await?;
-                latencies.push(asked.elapsed());
-            }
-            Ok::<_, anyhow::Error>(latencies)
-        });
+/// A bare `insertMany` into a partition of its own.
+struct Bulk {
+    log: Log,
+    documents: Documents,
+    partition: i32,
+}
+
+impl turns::Bulk for Bulk {
+    type Batch = Vec<RawDocumentBuf>;
+
+    fn batch(&self, rows: usize) -> Result<Self::Batch> {
+        self.documents.batch(self.partition, rows)
     }
-    let mut latencies = Vec::new();
-    while let Some(task) = tasks.join_next().await {
-        latencies.append(&mut task??);
+
+    async fn insert(&mut self, batch: Self::Batch) -> Result<()> {
+        self.log.insert_many(&batch).await?;
+        Ok(())
     }
-    Ok(Written::of(latencies.len() * rows, start.elapsed(), latencies))
 }
 
 /// Ends what a store does in the background.

@@ -1,4 +1,5 @@
-//! What the database does on its own: the same columns and unique indexes as the store's log, and nothing looked at.
+//! What the database does on its own: the columns (events as `jsonb`, which the store has as `json`) and unique indexes of
+//! the store's log, and nothing looked at.
 
 use std::sync::{
     Arc,

@@ -5,14 +5,14 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use cqrs_es::persist::PersistedEventRepository as _;
 use postgres_es::PostgresEventRepository;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
-use tokio::{sync::Mutex, task::JoinSet};
+use tokio::sync::Mutex;
 use wow_store_api::{PartitionCount, StoreAdmin as _};
 use wow_store_postgres::{Pooler, PostgresConfig, PostgresStore};
 
@@ -23,7 +23,7 @@ use crate::{
         cqrs::{self, Order},
         node::Node,
     },
-    turns::{Contender, WARM_UP, measure},
+    turns::{self, Contender, measure},
 };
 
 /// The store, through its public interface.
@@ -57,7 +57,7 @@ pub(crate) enum Who {
     /// A bare INSERT of the row, one at a time on one connection.
     Insert,
     /// A bare INSERT of a whole batch out of arrays, on so many connections, one after the other on each.
-    Batches { rows: usize, connections: u32 },
+    Batches { rows: usize, connections: i32 },
 }
 
 impl Contender for Who {
@@ -91,8 +91,12 @@ impl Contender for Who {
             Self::Peer { pool } => measure(Peer::open(url, pool).await?, writers, body, time).await,
             Self::Insert => measure(Insert::open(url).await?, writers, body, time).await,
             Self::Batches { rows, connections } => {
-                batches(url, rows, connections, body, time / WARM_UP).await?;
-                batches(url, rows, connections, body, time).await
+                let mut bulks = Vec::new();
+                for partition in 0..connections {
+                    let connection = PgConnection::connect(url).await?;
+                    bulks.push(Bulk { connection, body: Arc::clone(body), partition });
+                }
+                turns::batches(bulks, rows, time).await
             }
         }
         .with_context(|| format!("{} failed", self.name()))
@@ -193,36 +197,21 @@ impl Appends for Insert {
     }
 }
 
-async fn batches(
-    url: &str,
-    rows: usize,
-    connections: u32,
-    body: &Arc<Body>,
-    time: Duration,
-) -> Result<Written> {
-    let mut tasks = JoinSet::new();
-    let mut ready = Vec::new();
-    for _ in 0..connections {
-        ready.push(PgConnection::connect(url).await?);
+/// A bare INSERT of whole batches into a partition of its own, on a connection of its own.
+struct Bulk {
+    connection: PgConnection,
+    body: Arc<Body>,
+    partition: i32,
+}
+
+impl turns::Bulk for Bulk {
+    type Batch = bare::Batch;
+
+    fn batch(&self, rows: usize) -> Result<Self::Batch> {
+        Ok(bare::Batch::new(self.partition, rows, &self.body))
     }
-    let start = Instant::now();
-    for (partition, mut connection) in (0..).zip(ready) {
-        let body = Arc::clone(body);
-        tasks.spawn(async move {
-            let mut latencies = Vec::new();
-            while start.elapsed() < time {
-                let batch = bare::Batch::new(partition, rows, &body);
-                let asked = Instant::now();
-                batch.insert(&mut connection).await?;
-                latencies.push(asked.elapsed());
-            }
-            connection.close().await?;
-            Ok::<_, anyhow::Error>(latencies)
-        });
+
+    async fn insert(&mut self, batch: Self::Batch) -> Result<()> {
+        batch.insert(&mut self.connection).await
     }
-    let mut latencies = Vec::new();
-    while let Some(task) = tasks.join_next().await {
-        latencies.append(&mut task??);
-    }
-    Ok(Written::of(latencies.len() * rows, start.elapsed(), latencies))
 }

@@ -15,12 +15,22 @@ pub(super) fn free_port() -> u16 {
     listener.local_addr().expect("the port that was bound").port()
 }
 
+/// Where a server is started from binaries, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LocalServer<'a> {
+    /// Its data goes into a new directory in this one, of the system's for temporary files unless given.
+    pub directory: Option<&'a Path>,
+    /// A library that is loaded before all others: one that makes its disk slow, say.
+    pub preloaded: Option<&'a Path>,
+}
+
 /// A new directory with a short name: sockets live in it.
-pub(super) fn directory(prefix: &str) -> PathBuf {
+pub(super) fn directory(parent: Option<&Path>, prefix: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::SeqCst);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-    let path = env::temp_dir().join(format!("{prefix}{}-{next}-{time:x}", std::process::id()));
+    let parent = parent.map_or_else(env::temp_dir, Path::to_path_buf);
+    let path = parent.join(format!("{prefix}{}-{next}-{time:x}", std::process::id()));
     fs::create_dir(&path).expect("a new temporary directory");
     path
 }

@@ -26,6 +26,7 @@ mod watch;
 
 use std::env;
 
+pub use local::LocalServer;
 pub use mongo::MongoServer;
 pub use postgres::{PostgresServer, Spare};
 

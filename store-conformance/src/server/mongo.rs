@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Source, choice,
+    LocalServer, Source, choice,
     container::{Image, Running, engine_answers},
     local::{directory, free_port},
     mongo_binary,
@@ -115,7 +115,7 @@ impl MongoServer {
                 ),
             }
         }
-        Self::start_with(program(), members, None, settings, None)
+        Self::start_with(program(), members, None, settings, LocalServer::default())
     }
 
     /// A replica set whose members are known by other ports than their own: something stands before each, and passes on
@@ -127,7 +127,7 @@ impl MongoServer {
     pub fn start_behind(members: usize, known_by: impl FnOnce(&[u16]) -> Vec<u16>) -> Self {
         let ports: Vec<u16> = (0..members).map(|_| free_port()).collect();
         let known_by = known_by(&ports);
-        Self::start_with(program(), members, Some((ports, known_by)), &[], None)
+        Self::start_with(program(), members, Some((ports, known_by)), &[], LocalServer::default())
     }
 
     /// A server that is no member of a replica set.
@@ -136,17 +136,17 @@ impl MongoServer {
     /// As for [`MongoServer::start`].
     #[must_use]
     pub fn start_standalone() -> Self {
-        Self::start_with(program(), 0, None, &[], None)
+        Self::start_with(program(), 0, None, &[], LocalServer::default())
     }
 
-    /// A replica set of one member from the server's own program, with a library that is loaded before all others: one
-    /// that makes its disk slow, say.
+    /// A replica set of one member from the server's own program, whatever else is to be had: for one that chooses its
+    /// disk.
     ///
     /// # Panics
     /// As for [`MongoServer::start`].
     #[must_use]
-    pub fn start_local(preloaded: Option<&Path>) -> Self {
-        Self::start_with(program(), 1, None, &[], preloaded.map(Path::to_owned))
+    pub fn start_local(how: LocalServer<'_>) -> Self {
+        Self::start_with(program(), 1, None, &[], how)
     }
 
     fn in_container(settings: &[&str]) -> Result<Self, String> {
@@ -191,10 +191,10 @@ impl MongoServer {
         members: usize,
         ports: Option<(Vec<u16>, Vec<u16>)>,
         settings: &[&str],
-        preloaded: Option<PathBuf>,
+        how: LocalServer<'_>,
     ) -> Self {
         let alone = members == 0;
-        let root = directory("wow-mongo-");
+        let root = directory(how.directory, "wow-mongo-");
         // The directory goes and the servers end with this process, whatever happens from here on.
         let watch = Watch::start(
             "for file in \"$1\"/*/pid; do \
@@ -210,6 +210,7 @@ impl MongoServer {
         let member = |(port, known_by)| Member { port, known_by, child: Mutex::new(None) };
         let members = ports.into_iter().zip(known_by).map(member).collect();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let preloaded = how.preloaded.map(Path::to_path_buf);
         let local = Local { program, root, settings, preloaded, members, alone, _watch: watch };
         for index in 0..local.members.len() {
             local.start(index);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    Source, choice,
+    LocalServer, Source, choice,
     container::{self, Image, Running, engine_answers, wait_for_postgres},
     local::free_port,
     postgres_local::{BIN, Local, binaries},
@@ -88,12 +88,12 @@ impl PostgresServer {
     }
 
     /// The same from the server's own binaries, whatever else is to be had: for a test that does something to its
-    /// files.
+    /// files, or for one that chooses its disk.
     ///
     /// # Panics
     /// If the binaries are not there; it says how to get them.
     #[must_use]
-    pub fn start_local(settings: &[&str]) -> Self {
+    pub fn start_local(settings: &[&str], how: LocalServer<'_>) -> Self {
         let settings: Vec<&str> = SETTINGS.iter().chain(settings).copied().collect();
         let bin = binaries().unwrap_or_else(|| {
             panic!(
@@ -101,7 +101,7 @@ impl PostgresServer {
                  postgresql-15) and set {BIN} to their directory if it is not a usual one"
             )
         });
-        Self::local(bin, &settings)
+        Self::local(bin, &settings, how)
     }
 
     fn own(settings: &[&str]) -> Self {
@@ -120,7 +120,7 @@ impl PostgresServer {
             }
         }
         match binaries() {
-            Some(bin) => Self::local(bin, &settings),
+            Some(bin) => Self::local(bin, &settings, LocalServer::default()),
             None => panic!(
                 "no PostgreSQL to test with: start a Docker Engine, or install the server's binaries (Debian: \
                  postgresql-15) and set {BIN} to their directory if it is not a usual one; for the tests that need no \
@@ -129,8 +129,8 @@ impl PostgresServer {
         }
     }
 
-    fn local(bin: std::path::PathBuf, settings: &[&str]) -> Self {
-        let local = Local::start(bin, settings);
+    fn local(bin: std::path::PathBuf, settings: &[&str], how: LocalServer<'_>) -> Self {
+        let local = Local::start(bin, settings, how);
         let at = |port| format!("postgres://postgres:postgres@127.0.0.1:{port}/postgres");
         let port = free_port();
         let spare = Spare { directory: local.spare_directory(), port, url: at(port) };

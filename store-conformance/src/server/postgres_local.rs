@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    local::{User, directory, free_port},
+    local::{LocalServer, User, directory, free_port},
     watch::Watch,
 };
 
@@ -34,17 +34,19 @@ pub(super) struct Local {
     root: PathBuf,
     user: User,
     port: u16,
+    preloaded: Option<PathBuf>,
     _watch: Watch,
 }
 
 impl Local {
-    pub(super) fn start(bin: PathBuf, settings: &[&str]) -> Self {
+    pub(super) fn start(bin: PathBuf, settings: &[&str], how: LocalServer<'_>) -> Self {
         let user = User::unprivileged(&["postgres", "nobody"]);
-        let root = directory("wow-pg-");
+        let root = directory(how.directory, "wow-pg-");
         user.own(&root);
         // The directory goes and the server ends with this process, whatever happens from here on.
         let watch = Watch::start(REMOVE, &[&root.display().to_string()]);
-        let local = Self { bin, root, user, port: free_port(), _watch: watch };
+        let preloaded = how.preloaded.map(Path::to_path_buf);
+        let local = Self { bin, root, user, port: free_port(), preloaded, _watch: watch };
         let mut initdb = local.user.command(&local.bin.join("initdb"));
         initdb.arg("-D").arg(local.data()).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]);
         // Not "C": what depends on a locale would not be seen.
@@ -81,6 +83,9 @@ impl Local {
         let mut command = self.user.command(&self.bin.join("pg_ctl"));
         command.arg("-D").arg(self.data()).arg("-l").arg(self.data().join("log"));
         command.args(["-w", "-t", "60", "start"]);
+        if let Some(library) = &self.preloaded {
+            command.env("LD_PRELOAD", library);
+        }
         run(&mut command, &self.root);
     }
 
