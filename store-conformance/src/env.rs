@@ -73,7 +73,7 @@ impl Env {
             None => {
                 let start = self.store.now().await.expect("the store tells the time");
                 let target = start.saturating_add(time);
-                eventually("time passes on the store's clock", || async {
+                eventually(PATIENCE, "time passes on the store's clock", || async {
                     self.store.now().await.expect("the store tells the time") >= target
                 })
                 .await;
@@ -82,12 +82,15 @@ impl Env {
     }
 }
 
-/// Asks again until the answer is yes; panics when [`PATIENCE`] is over.
-pub(crate) async fn eventually<F>(what: &str, mut ask: impl FnMut() -> F)
+/// Asks again until the answer is yes.
+///
+/// # Panics
+/// When `patience` is over.
+pub async fn eventually<F>(patience: Duration, what: &str, mut ask: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
 {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + patience;
     while !ask().await {
         assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -21,12 +21,13 @@ mod run;
 mod seed;
 #[cfg(feature = "servers")]
 pub mod server;
+pub mod story;
 pub mod witness;
 
 pub use async_trait::async_trait;
 pub use case::{Case, CaseFn};
 pub use cases::all as cases;
-pub use env::Env;
+pub use env::{Env, eventually};
 pub use fault::{Faults, Faulty};
 pub use guarantee::{GUARANTEES, Guarantee, Status};
 pub use harness::{Backend, Exception, Place, Settings};

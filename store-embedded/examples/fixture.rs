@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a tool of the tests")]
 
-#[path = "../tests/support/story.rs"]
-mod story;
-
 use wow_store_api::{ManualClock, PartitionCount, StoreAdmin as _};
+use wow_store_conformance::story;
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
 #[tokio::main]

@@ -7,12 +7,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use futures_util::{TryStreamExt as _, future::join_all};
 use mongodb::bson::{Bson, Document, doc};
-use wow_store_api::{Clock as _, ErrorKind, ManualClock, MemoryStore, PartitionCount, prelude::*};
+use wow_store_api::{ErrorKind, ManualClock, PartitionCount, prelude::*};
+use wow_store_conformance::story;
 use wow_store_mongo::{Ddl, MongoStore};
-
-// The same story as for the embedded store.
-#[path = "../../../store-embedded/tests/support/story.rs"]
-mod story;
 
 use crate::support::{Database, commit, order};
 
@@ -40,13 +37,6 @@ fn shape(value: &Bson) -> Bson {
         Bson::Array(values) => values.iter().map(shape).collect::<Vec<_>>().into(),
         other => format!("{:?}", other.element_type()).into(),
     }
-}
-
-async fn memory_with_the_story(clock: &ManualClock) -> MemoryStore {
-    let partitions = PartitionCount::new(story::PARTITIONS).unwrap();
-    let memory = MemoryStore::builder().partitions(partitions).clock(clock.clone()).build();
-    story::tell(&memory, clock).await;
-    memory
 }
 
 #[tokio::test]
@@ -100,21 +90,11 @@ async fn a_store_of_version_1_is_read_and_goes_on() {
             server.collection(&name).insert_many(documents).await.unwrap();
         }
     }
-    // The same story on the store that the contract is written in.
     let clock = ManualClock::new(story::start());
-    let memory = memory_with_the_story(&clock).await;
-    let open = || MongoStore::open(database.config().with_clock(clock.clone()));
-    let store = open().await.unwrap();
-    assert_eq!(story::read(&store).await, story::read(&memory).await, "all of it is there");
-    // One clock for both: each gets it as it was.
-    let paused = clock.now();
-    story::go_on(&memory, &clock).await;
-    clock.set(paused);
-    story::go_on(&store, &clock).await;
-    store.close().await.unwrap();
-    let store = open().await.unwrap();
-    assert_eq!(story::read(&store).await, story::read(&memory).await, "and what came after it");
-    store.close().await.unwrap();
+    story::is_read_and_goes_on(&clock, async || {
+        MongoStore::open(database.config().with_clock(clock.clone())).await.unwrap()
+    })
+    .await;
 }
 
 #[tokio::test]

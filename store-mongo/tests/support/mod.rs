@@ -130,13 +130,6 @@ pub async fn whole_log(store: &Arc<dyn EventStore>) -> Vec<RecordedCommit> {
 }
 
 /// Asks again until the answer is yes.
-pub async fn eventually<F>(what: &str, mut ask: impl FnMut() -> F)
-where
-    F: Future<Output = bool>,
-{
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while !ask().await {
-        assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+pub async fn eventually<F: Future<Output = bool>>(what: &str, ask: impl FnMut() -> F) {
+    wow_store_conformance::eventually(PATIENCE, what, ask).await;
 }

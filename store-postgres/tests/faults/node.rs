@@ -10,7 +10,10 @@ use std::{
 
 use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 use wow_store_api::{ContextName, EventStore};
-use wow_store_conformance::{server::PostgresServer, witness::Witness};
+use wow_store_conformance::{
+    server::{LocalServer, PostgresServer},
+    witness::Witness,
+};
 use wow_store_postgres::{PostgresConfig, PostgresStore};
 
 use crate::support::Schema;
@@ -28,7 +31,7 @@ pub(crate) fn start(settings: &[&str]) -> Arc<PostgresServer> {
 
 /// The same on this very machine, so that a test can do something to its disk.
 pub(crate) fn start_local(settings: &[&str]) -> Arc<PostgresServer> {
-    Arc::new(PostgresServer::start_local(&durable(settings)))
+    Arc::new(PostgresServer::start_local(&durable(settings), LocalServer::default()))
 }
 
 fn durable<'a>(settings: &[&'a str]) -> Vec<&'a str> {

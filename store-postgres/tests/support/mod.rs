@@ -19,7 +19,6 @@ use sqlx::{
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::block_in_place,
-    time::{Instant, sleep},
 };
 use wow_store_api::{
     AggregateId, AggregateType, Commit, ContextName, ErrorKind, PartitionId, Position, Result,
@@ -31,12 +30,8 @@ use wow_store_postgres::{Pooler, PostgresConfig, PostgresStore};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks again until the answer is yes.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
-    while !ask().await {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
+pub async fn eventually<F: Future<Output = bool>>(what: &str, ask: impl FnMut() -> F) {
+    wow_store_conformance::eventually(PATIENCE, what, ask).await;
 }
 
 /// A number that no other call here gives.

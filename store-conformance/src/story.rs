@@ -1,24 +1,24 @@
-//! The same small story for any store: something of every topic, and all that can be read of it.
-
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+//! The same small story for any store: something of every topic, and all that can be read of it. What one version of a
+//! store has written of it, later ones must be able to read ([`is_read_and_goes_on`]).
 
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use serde_json::json;
 use wow_store_api::{
-    AcquireLease, AggregateId, AggregateType, Attempt, Checkpoint, ClaimTimers, Commit, ContextName,
-    Discarded, Due, EventStore, ExpectedVersion, Failure, FailureCounts, Fence, Heartbeat, Lease,
-    LeaseAcquired, ListFailures, ListReservations, ManualClock, Member, MemberId, OwnerId, Park,
-    PartitionCount, PartitionId, Payload, Position, ReadPage, Receipt, RecordedCommit, Reservation,
-    ReservationKey, ReservationOp, ReservationScope, SaveCheckpoint, SaveSnapshot, ScheduleTimer, Snapshot,
-    StoreExt as _, SubscriptionName, Timer, TimerId, TimerOp, Timestamp,
+    AcquireLease, AggregateId, AggregateType, Attempt, Checkpoint, ClaimTimers, Clock as _, Commit,
+    ContextName, Discarded, Due, EventStore, ExpectedVersion, Failure, FailureCounts, Fence, Heartbeat,
+    Lease, LeaseAcquired, ListFailures, ListReservations, ManualClock, Member, MemberId, MemoryStore,
+    OwnerId, Park, PartitionCount, PartitionId, Payload, Position, ReadPage, Receipt, RecordedCommit,
+    Reservation, ReservationKey, ReservationOp, ReservationScope, SaveCheckpoint, SaveSnapshot,
+    ScheduleTimer, Snapshot, StoreExt as _, SubscriptionName, Timer, TimerId, TimerOp, Timestamp,
 };
 
 /// How many partitions the contexts of the story have.
 pub const PARTITIONS: u32 = 3;
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// When it begins.
 pub fn start() -> Timestamp {
     "2026-01-01T00:00:00.000Z".parse().unwrap()
 }
@@ -59,7 +59,7 @@ fn timer_id(id: &str) -> TimerId {
     TimerId::new(id).unwrap()
 }
 
-pub fn order(id: &str) -> AggregateId {
+fn order(id: &str) -> AggregateId {
     AggregateId::new("shop", "order", id).unwrap()
 }
 
@@ -222,6 +222,7 @@ pub struct Told {
     next_due: Option<Timestamp>,
 }
 
+/// Reads all of it.
 pub async fn read(store: &dyn EventStore) -> Told {
     let mut told = Told {
         partitions: Vec::new(),
@@ -289,4 +290,24 @@ pub async fn go_on(store: &dyn EventStore, clock: &ManualClock) {
         panic!("the lease has expired")
     };
     assert_eq!(lease.epoch, 3, "epochs go on where they were");
+}
+
+/// Checks that a store that an earlier version has written, and that `open` opens with this clock at [`start`], has all
+/// of the story, and goes on as the store in memory does, which the contract is written in; also after it was opened
+/// again.
+pub async fn is_read_and_goes_on<S: EventStore>(clock: &ManualClock, open: impl AsyncFn() -> S) {
+    let partitions = PartitionCount::new(PARTITIONS).unwrap();
+    let memory = MemoryStore::builder().partitions(partitions).clock(clock.clone()).build();
+    tell(&memory, clock).await;
+    let store = open().await;
+    assert_eq!(read(&store).await, read(&memory).await, "all of it is there");
+    // One clock for both: each gets it as it was.
+    let paused = clock.now();
+    go_on(&memory, clock).await;
+    clock.set(paused);
+    go_on(&store, clock).await;
+    store.close().await.unwrap();
+    let store = open().await;
+    assert_eq!(read(&store).await, read(&memory).await, "and what came after it");
+    store.close().await.unwrap();
 }
