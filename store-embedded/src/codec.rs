@@ -106,7 +106,7 @@ fn read_present(from: &mut Decoder<'_>) -> Result<bool> {
     }
 }
 
-/// When a claimed timer was due; entries that were written before this was kept hold nothing.
+/// When a claimed timer was due; nothing for one that nobody has claimed, which is listed by that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DueRecord(pub(crate) Option<Timestamp>);
 

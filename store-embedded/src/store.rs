@@ -65,7 +65,8 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// - [`Locked`](ErrorKind::Locked): another process, or another handle of this one, has it open; it says which.
-    /// - [`Corrupt`](ErrorKind::Corrupt): files are missing or damaged; it says where. Nothing was changed.
+    /// - [`Corrupt`](ErrorKind::Corrupt): files are missing or damaged; it says where. Nothing was changed: with what is
+    ///   missing put back it opens.
     /// - [`FormatUnsupported`](ErrorKind::FormatUnsupported): a newer version has written it (D3).
     /// - [`Misconfigured`](ErrorKind::Misconfigured): the path cannot be a store's: a file, a directory with other
     ///   files in it, not writable.

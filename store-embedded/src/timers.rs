@@ -108,6 +108,10 @@ fn listed_timer(source: &impl Source, context: &ContextName, id: &TimerId) -> Re
     })
 }
 
+fn not_claimed(context: &ContextName, id: &TimerId) -> Error {
+    Error::corrupt(format!("claimed timers of {context}, {id}"), "it is listed without when it was due")
+}
+
 #[async_trait]
 impl Timers for EmbeddedStore {
     async fn schedule_timer(&self, schedule: ScheduleTimer) -> Result<TimerScheduled> {
@@ -134,9 +138,7 @@ impl Timers for EmbeddedStore {
             }
             for entry in list_until(tx, &places::claimed_timers(context), now) {
                 let Listed { id, due: DueRecord(due_at), .. } = entry?;
-                let due_at =
-                    due_at.map_or_else(|| Ok(listed_timer(tx, context, &id)?.due_at), Ok::<_, Error>)?;
-                due.push((due_at, id));
+                due.push((due_at.ok_or_else(|| not_claimed(context, &id))?, id));
             }
             due.sort_unstable();
             let mut claimed = Vec::with_capacity(due.len().min(claim.limit));

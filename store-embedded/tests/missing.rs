@@ -6,13 +6,16 @@
 mod support;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
 use support::{check_context, commit, context, copy, order};
 use tempfile::TempDir;
-use wow_store_api::{Error, ErrorKind, Outcome, StoreAdmin as _, StoreExt as _};
+use wow_store_api::{
+    CommandId, Error, ErrorKind, EventLog as _, Outcome, OwnerId, ReservationKey, ReservationOp,
+    ReservationScope, Reservations as _, SaveSnapshot, Snapshots as _, StoreAdmin as _, StoreExt as _,
+};
 use wow_store_embedded::{EmbeddedConfig, EmbeddedStore};
 
 /// The files that are locked: made again by whoever opens the store, and nothing of it is in them.
@@ -70,6 +73,16 @@ async fn with_commits(commits: u32) -> TempDir {
     directory
 }
 
+/// Nothing was changed, but for tables and lists of tables that were left over.
+fn is_left_alone(before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) {
+    for (name, bytes) in before {
+        let is_there = after.get(name) == Some(bytes);
+        let is_cleared = name.starts_with("db/keyspaces") && !after.contains_key(name);
+        assert!(is_there || is_cleared, "{name:?} is left alone");
+    }
+    assert!(after.keys().all(|name| before.contains_key(name)), "and nothing is put there");
+}
+
 /// Removes files, opens what is left, and sees that it has everything, or is refused and loses nothing.
 async fn without(pristine: &Path, commits: u32, removed: &[&PathBuf]) -> bool {
     let image = folder();
@@ -81,6 +94,7 @@ async fn without(pristine: &Path, commits: u32, removed: &[&PathBuf]) -> bool {
     if removed.iter().map(|name| name.as_os_str().len()).sum::<usize>() % 2 == 0 {
         std::fs::remove_file(image.path().join(DATABASE_LOCK)).unwrap();
     }
+    let before = files(image.path());
     match open(image.path()).await {
         Ok(store) => {
             match count(&store).await {
@@ -95,6 +109,7 @@ async fn without(pristine: &Path, commits: u32, removed: &[&PathBuf]) -> bool {
         Err(error) => {
             assert!(error.is_corrupt(), "without {removed:?}: {error:?}");
             assert_eq!(error.outcome(), Outcome::NotApplied);
+            is_left_alone(&before, &files(image.path()));
             // Nothing was lost by trying: with the files back, all of it is there.
             for name in removed {
                 std::fs::copy(pristine.join(name), image.path().join(name)).unwrap();
@@ -126,6 +141,104 @@ async fn store_without_some_of_its_files_is_whole_or_refused_never_empty() {
         }
         assert!(refused > 100, "most files matter: {refused}");
     }
+}
+
+/// The journals of a store, in order.
+fn journals(directory: &Path) -> Vec<PathBuf> {
+    let names = std::fs::read_dir(directory.join("db")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| Path::new("db").join(name));
+    let mut names: Vec<_> = names.filter(|name| name.extension().is_some_and(|it| it == "jnl")).collect();
+    names.sort();
+    names
+}
+
+fn key() -> (ReservationScope, ReservationKey) {
+    (ReservationScope::new("mail").unwrap(), ReservationKey::new("a@b.c").unwrap())
+}
+
+/// What was written first, and is in no table yet.
+async fn check_first(store: &EmbeddedStore) {
+    let (scope, key) = key();
+    assert!(store.reservation(&scope, &key).await.unwrap().is_some());
+    assert_eq!(store.snapshot(&order("0"), 1).await.unwrap().unwrap().version, 1);
+    assert!(store.receipt(&order("0"), &CommandId::new("first").unwrap()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn journal_that_is_still_needed_is_refused_when_it_is_missing() {
+    let pristine = folder();
+    let store = open(pristine.path()).await.unwrap();
+    let (scope, key) = key();
+    let owner = OwnerId::new("somebody").unwrap();
+    store.reserve(ReservationOp::Reserve { scope, key, owner, expires_in: None }).await.unwrap();
+    store.append(commit(&order("0"), "first", 10)).await.unwrap();
+    store.save_snapshot(SaveSnapshot::new(order("0"), 1, 1, &"state").unwrap()).await.unwrap();
+    let mut commits: usize = 1;
+    // So much that one journal follows the other, while what comes first waits in memory.
+    while journals(pristine.path()).len() < 3 {
+        let text: String = (0..400_000).map(|_| fastrand::alphanumeric()).collect();
+        let commit = wow_store_api::Commit::new(order("1"), format!("c-{commits}"));
+        store.append(commit.event("Happened", 1, &text).unwrap()).await.unwrap();
+        commits += 1;
+    }
+    store.append(commit(&order("1"), "last", 10)).await.unwrap();
+    commits += 1;
+    store.close().await.unwrap();
+    let names = journals(pristine.path());
+    let all = files(pristine.path());
+    for removed in [&names[..1], &names[1..2], &names[2..], &names[..2]] {
+        for name in removed {
+            std::fs::remove_file(pristine.path().join(name)).unwrap();
+        }
+        let before = files(pristine.path());
+        let error = open(pristine.path()).await.unwrap_err();
+        assert!(error.is_corrupt(), "without {removed:?}: {error:?}");
+        is_left_alone(&before, &files(pristine.path()));
+        for name in removed {
+            std::fs::write(pristine.path().join(name), &all[name]).unwrap();
+        }
+    }
+    let store = open(pristine.path()).await.unwrap();
+    check_first(&store).await;
+    assert_eq!(count(&store).await.unwrap(), commits, "with all journals back, all of it is there");
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn journals_that_have_gone_to_tables_are_not_missed() {
+    let directory = folder();
+    let mut commits = 0;
+    let mut first = BTreeSet::new();
+    for round in 0..8_u32 {
+        let store = open(directory.path()).await.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+        for _ in 0..60 {
+            let text: String = (0..200_000).map(|_| fastrand::alphanumeric()).collect();
+            let commit = wow_store_api::Commit::new(order("1"), format!("c-{commits}"));
+            store.append(commit.event("Happened", 1, &text).unwrap()).await.unwrap();
+            commits += 1;
+        }
+        // What is written and taken back at once leaves nothing in the tables once they are merged.
+        let (scope, key) = key();
+        let owner = OwnerId::new("somebody").unwrap();
+        let reserve = ReservationOp::Reserve {
+            scope: scope.clone(),
+            key: key.clone(),
+            owner: owner.clone(),
+            expires_in: None,
+        };
+        store.reserve(reserve).await.unwrap();
+        store.reserve(ReservationOp::Release { scope, key, owner }).await.unwrap();
+        if round % 2 == 0 {
+            store.save_snapshot(SaveSnapshot::new(order("1"), 1, 1, &round).unwrap()).await.unwrap();
+            store.delete_snapshot(&order("1")).await.unwrap();
+        }
+        store.close().await.unwrap();
+        first.extend(journals(directory.path()).into_iter().next());
+    }
+    assert!(first.len() > 1, "some journals have gone: {first:?}");
+    let store = open(directory.path()).await.unwrap();
+    assert_eq!(count(&store).await.unwrap(), commits);
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -219,6 +332,17 @@ async fn first_opening_that_was_cut_off_anywhere_is_made_good() {
 }
 
 #[tokio::test]
+async fn removal_of_an_unfinished_database_that_was_cut_off_is_gone_on_with() {
+    let (made, _) = just_made().await;
+    std::fs::remove_file(made.path().join(MARK)).unwrap();
+    std::fs::rename(made.path().join("db"), made.path().join("db.unfinished")).unwrap();
+    // Without its first journal it would be taken for one that has lost it.
+    std::fs::remove_file(made.path().join("db.unfinished/0.jnl")).unwrap();
+    becomes_a_store(made.path(), "half-removed").await;
+    assert!(!made.path().join("db.unfinished").exists());
+}
+
+#[tokio::test]
 async fn owner_removed_while_a_store_is_open_harms_nothing() {
     let directory = folder();
     let store = open(directory.path()).await.unwrap();
@@ -271,6 +395,11 @@ async fn what_is_missing_or_in_the_way_is_called_by_its_kind() {
     let error = open(image.path()).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Misconfigured { .. }), "{error:?}");
 
+    let image = folder();
+    copy(pristine.path(), image.path());
+    std::fs::remove_file(image.path().join("db/version")).unwrap();
+    std::fs::create_dir(image.path().join("db/version")).unwrap();
+    let error = open(image.path()).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap();
     assert!(source.is::<std::io::Error>(), "the source is what the system said: {source:?}");
     assert!(source.source().is_none(), "and not said twice");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(crate) enum OpenError {
     /// Another process, or another handle of this one, holds the directory.
     Locked { directory: PathBuf, holder: String },
-    /// Files are missing or damaged. Nothing was changed on disk.
+    /// Files are missing or damaged.
     Corrupt(Corruption),
     /// The path cannot be a store's.
     Unsuitable { reason: String },

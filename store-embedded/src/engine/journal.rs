@@ -5,8 +5,8 @@
 //! (`journal/batch_reader.rs`). Neither is what a log of record wants, so this reads the same bytes first:
 //!
 //! - damage with no valid batch behind it, and no acknowledged batch missing, is the torn end of a write that nobody
-//!   was told about: cut off and synced;
-//! - anything else is damage to acknowledged commits: refused, with file and offset, and nothing is changed.
+//!   was told about: to be cut off;
+//! - anything else is damage to acknowledged commits: refused, with file and offset.
 //!
 //! A journal file is a sequence of batches, then zeros up to its pre-allocated size. All integers are little-endian.
 //!
@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
 use crate::engine::error::OpenError;
+use crate::engine::heartbeat::Heartbeat;
 
 const EXTENSION: &str = "jnl";
 const TAG_START: u8 = 1;
@@ -30,18 +31,18 @@ const TAG_END: u8 = 3;
 const TAG_CLEAR: u8 = 4;
 const TRAILER: &[u8] = b"FJL\x03";
 
-/// Reads the number of a batch from its items; `None` if the item is another one.
-pub(crate) type BatchNumber = fn(key: &[u8], value: &[u8]) -> Option<u64>;
-
-/// What the journal holds, for the check after opening.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Summary {
-    /// The number of the last batch, if any batch has one.
-    pub(crate) last_batch: Option<u64>,
-    /// Bytes that were cut off as torn.
-    pub(crate) torn_bytes: u64,
+/// What the journals hold.
+#[derive(Debug)]
+pub(crate) struct Journals {
+    /// The oldest file.
+    pub(crate) first_file: PathBuf,
+    /// The first and the last batch, if there is any.
+    pub(crate) first: Option<Heartbeat>,
+    pub(crate) last: Option<Heartbeat>,
+    torn: Option<Torn>,
 }
 
+#[derive(Debug)]
 struct Torn {
     path: PathBuf,
     keep: usize,
@@ -50,13 +51,25 @@ struct Torn {
     reason: &'static str,
 }
 
-/// Checks all journals of a database directory and cuts off a torn end.
-pub(crate) fn check(directory: &Path, acknowledged: u64, number: BatchNumber) -> Result<Summary, OpenError> {
-    let mut summary = Summary::default();
-    let mut torn: Option<Torn> = None;
-    let mut last_seqno = None;
+impl Journals {
+    /// Cuts off the torn end, if there is one. Says how many bytes that were.
+    pub(crate) fn cut(&self) -> Result<u64, OpenError> {
+        let Some(torn) = &self.torn else { return Ok(0) };
+        let keep = u64::try_from(torn.keep).unwrap_or(u64::MAX);
+        OpenOptions::new()
+            .write(true)
+            .open(&torn.path)
+            .and_then(|file| file.set_len(keep).and_then(|()| file.sync_all()))
+            .map_err(OpenError::io("cut the torn end off", &torn.path))?;
+        Ok(u64::try_from(torn.length.saturating_sub(torn.keep)).unwrap_or(u64::MAX))
+    }
+}
+
+/// Checks all journals of a database directory. Changes nothing.
+pub(crate) fn check(directory: &Path, acknowledged: u64) -> Result<Journals, OpenError> {
+    let mut found = Found::default();
     let mut last_id: Option<u64> = None;
-    let mut last_file = None;
+    let (mut first_file, mut last_file) = (None, None);
     for (id, path) in files(directory)? {
         if let Some(previous) = last_id
             && previous.checked_add(1) != Some(id)
@@ -67,64 +80,84 @@ pub(crate) fn check(directory: &Path, acknowledged: u64, number: BatchNumber) ->
             ));
         }
         last_id = Some(id);
-        let bytes = std::fs::read(&path).map_err(OpenError::io("read", &path))?;
-        let mut at = 0;
-        while let Some(rest) = bytes.get(at..)
-            && rest.iter().any(|byte| *byte != 0)
-        {
-            match batch(rest, number) {
-                Ok(found) => {
-                    if let Some(torn) = &torn {
-                        return Err(damage(torn, &path, at));
-                    }
-                    if last_seqno.is_some_and(|last| found.seqno <= last) {
-                        return Err(OpenError::corrupt(place(&path, at), "sequence numbers do not rise"));
-                    }
-                    if let (Some(last), Some(this)) = (summary.last_batch, found.number)
-                        && last.checked_add(1) != Some(this)
-                    {
-                        return Err(OpenError::corrupt(
-                            place(&path, at),
-                            format!("batch {this} follows batch {last}"),
-                        ));
-                    }
-                    last_seqno = Some(found.seqno);
-                    summary.last_batch = found.number.or(summary.last_batch);
-                    at = at.saturating_add(found.length);
-                }
-                Err(reason) => {
-                    let length =
-                        bytes.iter().rposition(|byte| *byte != 0).map_or(at, |last| last.saturating_add(1));
-                    let this = Torn { path: path.clone(), keep: at, length, reason };
-                    if let Some(next) = resync(&bytes, at, number) {
-                        return Err(damage(&this, &path, next));
-                    }
-                    torn.get_or_insert(this);
-                    break;
-                }
-            }
-        }
+        found.read(&path)?;
+        first_file.get_or_insert_with(|| path.clone());
         last_file = Some(path);
     }
-    let Some(last_file) = last_file else {
+    let (Some(first_file), Some(last_file)) = (first_file, last_file) else {
         return Err(OpenError::corrupt(directory.display(), "there is no journal"));
     };
-    // Without any batch here, the last one has left the journal for the tables: checked after opening.
-    if let Some(last) = summary.last_batch
-        && last < acknowledged
+    let Found { first, last, torn, .. } = found;
+    // Without any batch here, the last one has left the journal for the tables.
+    if let Some(last) = last
+        && last.batch < acknowledged
     {
         let (place, reason) = match torn {
             Some(torn) => (place(&torn.path, torn.keep), torn.reason),
             None => (last_file.display().to_string(), "its end is missing"),
         };
+        let last = last.batch;
         let reason = format!("{reason}: batch {acknowledged} was acknowledged, the last valid one is {last}");
         return Err(OpenError::corrupt(place, reason));
     }
-    if let Some(torn) = torn {
-        summary.torn_bytes = u64::try_from(torn.length.saturating_sub(torn.keep)).unwrap_or(u64::MAX);
-        cut(&torn)?;
+    Ok(Journals { first_file, first, last, torn })
+}
+
+/// What was found up to now.
+#[derive(Default)]
+struct Found {
+    first: Option<Heartbeat>,
+    last: Option<Heartbeat>,
+    seqno: Option<u64>,
+    torn: Option<Torn>,
+}
+
+impl Found {
+    /// Goes on with the next file.
+    fn read(&mut self, path: &Path) -> Result<(), OpenError> {
+        let bytes = std::fs::read(path).map_err(OpenError::io("read", path))?;
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..)
+            && rest.iter().any(|byte| *byte != 0)
+        {
+            match batch(rest) {
+                Ok(batch) => {
+                    self.add(&batch, path, at)?;
+                    at = at.saturating_add(batch.length);
+                }
+                Err(reason) => {
+                    let length =
+                        bytes.iter().rposition(|byte| *byte != 0).map_or(at, |last| last.saturating_add(1));
+                    let this = Torn { path: path.to_path_buf(), keep: at, length, reason };
+                    if let Some(next) = resync(&bytes, at) {
+                        return Err(damage(&this, path, next));
+                    }
+                    self.torn.get_or_insert(this);
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(summary)
+
+    fn add(&mut self, batch: &Batch, path: &Path, at: usize) -> Result<(), OpenError> {
+        if let Some(torn) = &self.torn {
+            return Err(damage(torn, path, at));
+        }
+        if self.seqno.is_some_and(|last| batch.seqno <= last) {
+            return Err(OpenError::corrupt(place(path, at), "sequence numbers do not rise"));
+        }
+        if let (Some(last), Some(this)) = (self.last, batch.heartbeat)
+            && last.batch.checked_add(1) != Some(this.batch)
+        {
+            let reason = format!("batch {} follows batch {}", this.batch, last.batch);
+            return Err(OpenError::corrupt(place(path, at), reason));
+        }
+        self.seqno = Some(batch.seqno);
+        self.first = self.first.or(batch.heartbeat);
+        self.last = batch.heartbeat.or(self.last);
+        Ok(())
+    }
 }
 
 fn files(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
@@ -153,22 +186,13 @@ fn damage(torn: &Torn, path: &Path, next: usize) -> OpenError {
     OpenError::corrupt(place(&torn.path, torn.keep), reason)
 }
 
-fn cut(torn: &Torn) -> Result<(), OpenError> {
-    let keep = u64::try_from(torn.keep).unwrap_or(u64::MAX);
-    OpenOptions::new()
-        .write(true)
-        .open(&torn.path)
-        .and_then(|file| file.set_len(keep).and_then(|()| file.sync_all()))
-        .map_err(OpenError::io("cut the torn end off", &torn.path))
-}
-
 /// The next offset after `from` where a whole batch with a right checksum lies.
-fn resync(bytes: &[u8], from: usize, number: BatchNumber) -> Option<usize> {
+fn resync(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from.checked_add(1)?;
     loop {
         let rest = bytes.get(at..)?;
         at = at.checked_add(rest.iter().position(|byte| *byte == TAG_START)?)?;
-        if batch(bytes.get(at..)?, number).is_ok() {
+        if batch(bytes.get(at..)?).is_ok() {
             return Some(at);
         }
         at = at.checked_add(1)?;
@@ -178,10 +202,10 @@ fn resync(bytes: &[u8], from: usize, number: BatchNumber) -> Option<usize> {
 struct Batch {
     length: usize,
     seqno: u64,
-    number: Option<u64>,
+    heartbeat: Option<Heartbeat>,
 }
 
-fn batch(bytes: &[u8], number: BatchNumber) -> Result<Batch, &'static str> {
+fn batch(bytes: &[u8]) -> Result<Batch, &'static str> {
     const SHORT: &str = "a batch ends early";
     let mut input = Input { bytes, at: 0 };
     if input.u8().ok_or(SHORT)? != TAG_START {
@@ -203,7 +227,7 @@ fn batch(bytes: &[u8], number: BatchNumber) -> Result<Batch, &'static str> {
                 let key = input.take(key_length.into()).ok_or(SHORT)?;
                 let value = input.take(usize::try_from(stored_length).unwrap_or(usize::MAX)).ok_or(SHORT)?;
                 if compression == 0 && found.is_none() {
-                    found = number(key, value);
+                    found = Heartbeat::of(key, value);
                 }
             }
             TAG_CLEAR => {
@@ -223,7 +247,7 @@ fn batch(bytes: &[u8], number: BatchNumber) -> Result<Batch, &'static str> {
     if XxHash3_64::oneshot(content) != checksum {
         return Err("the checksum of a batch does not match");
     }
-    Ok(Batch { length: input.at, seqno, number: found })
+    Ok(Batch { length: input.at, seqno, heartbeat: found })
 }
 
 struct Input<'a> {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use wow_store_api::{Clock, SystemClock};
@@ -45,7 +45,7 @@ impl DirectoryLock {
             });
         }
         // The lock is what counts: on a full disk the holder stays unnamed.
-        let text = format!("process {} on {} since {}\n", std::process::id(), host(), SystemClock.now());
+        let text = format!("{HOLDER}{} on {} since {}\n", std::process::id(), host(), SystemClock.now());
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())
@@ -61,6 +61,15 @@ impl Drop for DirectoryLock {
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();
     }
+}
+
+/// How what a holder writes begins.
+const HOLDER: &str = "process ";
+
+/// Whether a file that begins like this may be one that says who holds a store. It is not synced, so after a power loss
+/// there may be zeros in it.
+pub(crate) fn is_ours(start: &[u8]) -> bool {
+    start.iter().zip(HOLDER.as_bytes()).all(|(byte, expected)| byte == expected || *byte == 0)
 }
 
 /// Takes the lock that a database holds while it is open, if its file is there: given back by dropping it.
@@ -82,6 +91,54 @@ pub(crate) fn ensure_database(database: &Path) -> Result<(), OpenError> {
     let path = database.join(DATABASE_FILE);
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     file.map(drop).map_err(OpenError::io("make", &path))
+}
+
+/// What shows that an open directory is still where it was, and nobody else has it: the file that the database has
+/// locked stands at its path. If it does not, the directory was moved or removed, or the file was, and somebody else may
+/// have opened what is there now.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl Hold {
+    /// Of a database that was just opened.
+    pub(crate) fn of_database(database: &Path) -> Result<Self, OpenError> {
+        let path = database.join(DATABASE_FILE);
+        let identity = identity(&path).map_err(OpenError::io("look at", &path))?;
+        Ok(Self { path, identity })
+    }
+
+    /// An error if it no longer holds.
+    pub(crate) fn check(&self) -> std::io::Result<()> {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            return Ok(());
+        }
+        Err(std::io::Error::other(format!(
+            "the directory was moved or removed while it was open, or its lock was: {} is gone or another one",
+            self.path.display(),
+        )))
+    }
+}
+
+/// What tells a file from another one that takes its place.
+#[cfg(unix)]
+type Identity = (u64, u64);
+
+#[cfg(unix)]
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// A file that is open cannot be moved or removed here.
+#[cfg(not(unix))]
+type Identity = ();
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    std::fs::metadata(path).map(drop)
 }
 
 /// Whether it could be locked in the time that a handle may need that was just dropped.

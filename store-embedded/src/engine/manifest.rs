@@ -15,26 +15,31 @@ use twox_hash::XxHash3_128;
 
 use crate::engine::error::OpenError;
 
-const FOLDER: &str = "keyspaces";
+pub(crate) const FOLDER: &str = "keyspaces";
 const CURRENT: &str = "current";
 const XXH3: u8 = 0;
 
-/// Checks every keyspace of a database: `count` at least, each with a list of tables that is as it was written. A
-/// keyspace without a `current` file, fjall would take for a half-made one and delete; ours were all whole before the
-/// mark was made.
-pub(crate) fn check(database: &Path, count: usize) -> Result<(), OpenError> {
+/// The numbers of the keyspaces of a database.
+pub(crate) fn keyspaces(database: &Path) -> Result<Vec<u64>, OpenError> {
     let folder = database.join(FOLDER);
     let list = || OpenError::io("list", &folder);
-    let mut found: usize = 0;
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(&folder).map_err(OpenError::io_or_missing("list", &folder))? {
         let path: PathBuf = entry.map_err(list())?.path();
         if path.is_dir() {
-            keyspace(&path)?;
-            found = found.saturating_add(1);
+            let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+            let foreign = || OpenError::corrupt(path.display(), "not the number of a keyspace");
+            found.push(number.ok_or_else(foreign)?);
         }
     }
-    if found < count {
-        return Err(OpenError::corrupt(folder.display(), format!("{found} keyspaces where there were more")));
+    Ok(found)
+}
+
+/// Checks that every keyspace of a database has a list of tables that is as it was written. A keyspace without a
+/// `current` file, fjall would take for a half-made one and delete; ours were all whole before the mark was made.
+pub(crate) fn check(database: &Path) -> Result<(), OpenError> {
+    for number in keyspaces(database)? {
+        keyspace(&database.join(FOLDER).join(number.to_string()))?;
     }
     Ok(())
 }

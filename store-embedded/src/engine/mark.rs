@@ -31,6 +31,11 @@ fn slot(batch: u64) -> [u8; SLOT_BYTES] {
     bytes
 }
 
+/// Whether a file that begins like this may be one; a newer format has another number.
+pub(crate) fn is_ours(start: &[u8]) -> bool {
+    start.first().is_none_or(|format| *format <= FORMAT)
+}
+
 fn path(directory: &Path) -> PathBuf {
     directory.join(FILE)
 }

@@ -15,8 +15,7 @@ use wow_store_api::{Clock, Wakeups};
 use error::{OpenError, WriteError, WriteErrorKind};
 use heartbeat::Heartbeat;
 use hot::Hot;
-use journal::Summary;
-use lock::DirectoryLock;
+use lock::{DirectoryLock, Hold};
 use mark::Mark;
 use space::{PerSpace, Space};
 use view::{Tx, View};
@@ -26,6 +25,7 @@ mod directory;
 pub(crate) mod error;
 mod heartbeat;
 mod hot;
+mod inspect;
 mod journal;
 pub(crate) mod keys;
 mod lock;
@@ -34,6 +34,7 @@ mod mark;
 mod overlay;
 pub(crate) mod record;
 pub(crate) mod space;
+mod tables;
 #[cfg(test)]
 mod tests;
 pub(crate) mod view;
@@ -136,42 +137,32 @@ impl Engine {
         let held = lock::hold_database(&path)?;
         // The mark is made last, before the first batch: without it there is no whole store here.
         let known = Mark::read(directory)?;
-        let summary = match known {
+        let inspected = match known {
             None => {
                 directory::remove_unfinished(directory, &path)?;
-                Summary::default()
+                None
             }
-            Some(acknowledged) => check_before_opening(&path, acknowledged)?,
+            Some(acknowledged) => Some(inspect::inspect(&path, acknowledged)?),
         };
         drop(held);
-        let (fresh, acknowledged) = (known.is_none(), known.unwrap_or_default());
-        if !fresh {
+        if inspected.is_some() {
             lock::ensure_database(&path)?;
         }
         let database = open_database(&path, options)?;
-        if !fresh {
-            for space in Space::ALL {
-                if !database.keyspace_exists(space.name()) {
-                    return Err(OpenError::corrupt(
-                        path.display(),
-                        format!("keyspace {} is missing", space.name()),
-                    ));
-                }
-            }
-        }
+        let hold = Hold::of_database(&path)?;
         let spaces = Arc::new(PerSpace::open(&database, &path, options.memtable_bytes)?);
         let last = last_batch(&database, &spaces)?;
-        if last.batch < acknowledged || summary.last_batch.is_some_and(|batch| batch != last.batch) {
-            let reason = format!(
-                "the last batch is {}, but {acknowledged} was acknowledged and the journal ends with {}",
-                last.batch,
-                summary.last_batch.map_or_else(|| "none".to_owned(), |batch| batch.to_string()),
-            );
+        let expected = inspected.map_or_else(Heartbeat::default, |inspected| inspected.last);
+        if last != expected {
+            let reason =
+                format!("opened, the last batch is {}, it was {} before", last.batch, expected.batch);
             return Err(OpenError::corrupt(path.display(), reason));
         }
 
-        if fresh {
-            directory::sync(directory)?;
+        if inspected.is_none() {
+            for made in [&path.join(manifest::FOLDER), &path, directory] {
+                directory::sync(made)?;
+            }
             Mark::create(directory)?;
             directory::sync(directory)?;
         }
@@ -191,6 +182,7 @@ impl Engine {
             database: database.clone(),
             spaces: Arc::clone(&spaces),
             mark,
+            hold,
             last,
             hot: Hot::default(),
             poison: queue.poison.clone(),
@@ -212,7 +204,7 @@ impl Engine {
             spaces,
             queue,
             writer: Mutex::new(Some(thread)),
-            torn_bytes: summary.torn_bytes,
+            torn_bytes: inspected.map_or(0, |inspected| inspected.torn_bytes),
             #[cfg(test)]
             fail_commits,
             _lock: lock,
@@ -270,17 +262,6 @@ impl Drop for Engine {
     }
 }
 
-/// Looks at what the database would believe. Changes nothing, but for a torn end that it cuts off.
-fn check_before_opening(path: &Path, acknowledged: u64) -> Result<Summary, OpenError> {
-    if !path.is_dir() {
-        return Err(OpenError::corrupt(path.display(), "the directory is missing"));
-    }
-    check_version(path)?;
-    // One more than ours is fjall's own.
-    manifest::check(path, space::COUNT.saturating_add(1))?;
-    journal::check(path, acknowledged, Heartbeat::number)
-}
-
 fn open_database(path: &Path, options: &Options) -> Result<Database, OpenError> {
     Database::builder(path)
         .cache_size(options.cache_bytes)
@@ -296,21 +277,6 @@ fn open_database(path: &Path, options: &Options) -> Result<Database, OpenError> 
             }
             source => OpenError::database("open the database", path)(source),
         })
-}
-
-/// Whether the database is of the version that is read here: without the marker fjall would make a new one.
-fn check_version(database: &Path) -> Result<(), OpenError> {
-    let marker = database.join(directory::VERSION);
-    let bytes = std::fs::read(&marker).map_err(OpenError::io_or_missing("read", &marker))?;
-    match bytes.as_slice() {
-        [b'F', b'J', b'L', found] if u32::from(*found) == DATABASE_FORMAT => Ok(()),
-        [b'F', b'J', b'L', found] => Err(OpenError::Format {
-            structure: "database".to_owned(),
-            found: u32::from(*found),
-            supported: DATABASE_FORMAT,
-        }),
-        _ => Err(OpenError::corrupt(marker.display(), "not the marker of a database")),
-    }
 }
 
 fn last_batch(database: &Database, spaces: &Arc<PerSpace<Keyspace>>) -> Result<Heartbeat, OpenError> {

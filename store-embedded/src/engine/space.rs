@@ -26,10 +26,8 @@ pub(crate) enum Space {
     State,
 }
 
-pub(crate) const COUNT: usize = 6;
-
 impl Space {
-    pub(crate) const ALL: [Self; COUNT] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Log, Self::Stream, Self::Command, Self::Snapshot, Self::Record, Self::State];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -62,7 +60,7 @@ impl Space {
 }
 
 /// One value per keyspace.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PerSpace<T> {
     log: T,
     stream: T,

@@ -22,6 +22,7 @@ use wow_store_api::{Clock, Timestamp, Wakeups};
 use crate::engine::error::{WriteError, WriteErrorKind};
 use crate::engine::heartbeat::{self, Heartbeat};
 use crate::engine::hot::Hot;
+use crate::engine::lock::Hold;
 use crate::engine::mark::Mark;
 use crate::engine::overlay::Overlay;
 use crate::engine::space::{PerSpace, Space};
@@ -49,6 +50,7 @@ const LINGER: Duration = Duration::from_micros(500);
 /// A file that is written to see whether any can be.
 pub(crate) const PROBE: &str = "probe";
 const PROBE_BYTES: usize = 4 * 1024 * 1024;
+const PROBE_BYTE: u8 = 1;
 
 /// The outcome of an operation whose batch is durable, or that wrote nothing; or why there is none.
 pub(crate) type Answer<R, E> = Result<Result<R, E>, WriteError>;
@@ -134,6 +136,7 @@ pub(crate) struct Writer {
     pub(crate) database: Database,
     pub(crate) spaces: Arc<PerSpace<Keyspace>>,
     pub(crate) mark: Mark,
+    pub(crate) hold: Hold,
     pub(crate) last: Heartbeat,
     pub(crate) hot: Hot,
     pub(crate) poison: Poison,
@@ -306,16 +309,20 @@ impl Writer {
 
     /// Writes and syncs the overlay. On success its writes are durable and visible.
     fn commit(&mut self, overlay: &mut Overlay) -> Result<(), WriteError> {
-        if let Err(error) = self.wait_for_workers() {
+        if let Err(error) = self.wait_for_workers().and_then(|()| Ok(self.hold.check()?)) {
             let _ = overlay.drain().count();
             return Err(WriteError { maybe_applied: false, ..self.failed(&error) });
         }
         let start = Instant::now();
-        let next = Heartbeat { batch: self.last.batch.saturating_add(1) };
-        let batch = OwnedWriteBatch::with_capacity(self.database.clone(), overlay.len().saturating_add(1));
+        let mut writes = PerSpace::default();
+        let batch = OwnedWriteBatch::with_capacity(
+            self.database.clone(),
+            overlay.len().saturating_add(Space::ALL.len()),
+        );
         let mut batch = batch.durability(Some(PersistMode::SyncData));
         let mut state = Vec::new();
         for (space, key, value) in overlay.drain() {
+            *writes.get_mut(space) = true;
             if space == Space::State {
                 state.push((key.clone(), value.clone()));
             }
@@ -324,7 +331,13 @@ impl Writer {
                 None => batch.remove(self.spaces.get(space), key),
             }
         }
-        batch.insert(self.spaces.get(Space::State), heartbeat::KEY, next.encode());
+        let next = self.last.next(writes);
+        for space in Space::ALL {
+            let value = if space == Space::State { next.encode() } else { next.encode_number() };
+            if *next.writes.get(space) {
+                batch.insert(self.spaces.get(space), heartbeat::KEY, value);
+            }
+        }
 
         #[cfg(test)]
         let injected = self.fail_commits.load(Ordering::Acquire);
@@ -337,7 +350,8 @@ impl Writer {
             catch_unwind(AssertUnwindSafe(|| batch.commit()))
                 .unwrap_or_else(|panic| Err(std::io::Error::other(panic_text(panic.as_ref())).into()))
         };
-        if let Err(error) = written {
+        // Whoever took the directory over meanwhile may not have seen it.
+        if let Err(error) = written.and_then(|()| Ok(self.hold.check()?)) {
             return Err(self.failed(&error));
         }
         self.last = next;
@@ -389,11 +403,16 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
+/// Whether a file that begins like this may be such a file.
+pub(crate) fn is_probe(start: &[u8]) -> bool {
+    start.iter().all(|byte| *byte <= PROBE_BYTE)
+}
+
 /// Whether a file can be written here.
 fn probe(directory: &Path) -> std::io::Result<()> {
     let path = directory.join(PROBE);
     let written = File::create(&path).and_then(|mut file| {
-        let chunk = vec![1; PROBE_BYTES];
+        let chunk = vec![PROBE_BYTE; PROBE_BYTES];
         file.write_all(&chunk).and_then(|()| file.sync_all())
     });
     let removed = std::fs::remove_file(&path);
