@@ -14,6 +14,7 @@
 mod check;
 mod follower;
 mod load;
+mod standing;
 
 use std::{
     collections::BTreeMap,
@@ -27,6 +28,7 @@ use wow_store_api::{
     ReservationKey, ReservationOp, ReservationScope, Result,
 };
 
+use self::standing::Standing;
 pub use self::{
     check::Tally,
     follower::Follower,
@@ -74,6 +76,7 @@ struct Book {
 pub struct Witness {
     context: ContextName,
     book: Mutex<Book>,
+    standing: Standing,
     acknowledged: watch::Sender<usize>,
 }
 
@@ -81,7 +84,8 @@ impl Witness {
     /// A witness who has seen nothing yet. All appends in the context are to go through it.
     #[must_use]
     pub fn new(context: ContextName) -> Arc<Self> {
-        Arc::new(Self { context, book: Mutex::default(), acknowledged: watch::Sender::new(0) })
+        let (book, standing) = (Mutex::default(), Standing::default());
+        Arc::new(Self { context, book, standing, acknowledged: watch::Sender::new(0) })
     }
 
     /// The context that it watches.
@@ -101,8 +105,11 @@ impl Witness {
     pub async fn append(&self, store: &Arc<dyn EventStore>, commit: Commit) -> Result<Receipt> {
         let commit = commit.check()?;
         self.begin(std::slice::from_ref(&commit));
+        let under_way = self.standing.begin(store, std::slice::from_ref(&commit));
         let answer = store.append_checked(commit.clone()).await;
-        self.end(&[commit], &answer.clone().map(|receipt| vec![receipt]));
+        let answers = answer.clone().map(|receipt| vec![receipt]);
+        under_way.end(&answers);
+        self.end(&[commit], &answers);
         answer
     }
 
@@ -118,7 +125,9 @@ impl Witness {
         let commits = commits.into_iter().map(Commit::check).collect::<Result<Vec<_>>>()?;
         self.begin(&commits);
         self.book().together.push(commits.iter().map(command).collect());
+        let under_way = self.standing.begin(store, &commits);
         let answer = store.append_all_checked(commits.clone()).await;
+        under_way.end(&answer);
         self.end(&commits, &answer);
         answer
     }
@@ -153,13 +162,32 @@ impl Witness {
     /// Waits until so many more commands were acknowledged than now.
     ///
     /// # Panics
-    /// If that takes longer than `within`.
+    /// If that takes longer than `within`; it says who waits for what.
     pub async fn acknowledges(&self, more: usize, within: Duration) {
+        self.acknowledges_or(more, within, async { String::new() }).await;
+    }
+
+    /// The same; if it takes too long, `explain` is asked how the server is.
+    ///
+    /// # Panics
+    /// If that takes longer than `within`; it says who waits for what, and what `explain` found.
+    pub async fn acknowledges_or(
+        &self,
+        more: usize,
+        within: Duration,
+        explain: impl Future<Output = String>,
+    ) {
         let mut watched = self.acknowledged.subscribe();
         let target = *watched.borrow_and_update() + more;
         let reached = timeout(within, watched.wait_for(|count| *count >= target)).await.is_ok();
-        let count = self.acknowledged();
-        assert!(reached, "{more} more commands are acknowledged within {within:?}: {count} of {target} are");
+        if reached {
+            return;
+        }
+        let (count, standing) = (self.acknowledged(), self.standing.to_string());
+        panic!(
+            "{more} more commands are acknowledged within {within:?}: {count} of {target} are\n{standing}{}",
+            explain.await
+        );
     }
 }
 

@@ -23,13 +23,13 @@ async fn a_killed_server_loses_nothing_that_was_acknowledged() {
     ];
     for round in 0..3 {
         let load = scene.load(&stores, &format!("round-{round}"));
-        scene.witness.acknowledges(50 + round * 40, PATIENCE).await;
+        scene.acknowledges(50 + round * 40).await;
         blocking(&server, |server| {
             server.kill(0);
             server.start_again(0);
         })
         .await;
-        scene.witness.acknowledges(100, PATIENCE).await;
+        scene.acknowledges(100).await;
         load.stop().await;
         let tally = scene.check(&patient, &[&followers[0], &followers[1]]).await;
         println!("round {round}: {tally}");

@@ -26,7 +26,7 @@ async fn a_slow_secondary_holds_up_nobody() {
     let slow = (primary(&server).await + 1) % 3;
     switch(server.ports()[slow], STOPPED, true).await;
     let load = scene.load(std::slice::from_ref(&store), "slow");
-    scene.witness.acknowledges(300, PATIENCE).await;
+    scene.acknowledges(300).await;
     load.stop().await;
     println!("one is slow: {}", scene.check(&store, &[&follower]).await);
     switch(server.ports()[slow], STOPPED, false).await;

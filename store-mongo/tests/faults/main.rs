@@ -23,5 +23,6 @@ mod point;
 mod proxy;
 mod push;
 mod scene;
+mod state;
 #[path = "../support/mod.rs"]
 mod support;

@@ -25,22 +25,22 @@ async fn nothing_is_lost_when_the_primary_steps_down_or_dies() {
     let all = [&followers[0], &followers[1]];
 
     let load = scene.load(&stores, "step-down");
-    scene.witness.acknowledges(100, PATIENCE).await;
+    scene.acknowledges(100).await;
     // The reply is lost with the connections.
     let step_down = doc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 2, "force": true };
     let _ = admin.run_command(step_down).await;
-    scene.witness.acknowledges(100, PATIENCE).await;
+    scene.acknowledges(100).await;
     load.stop().await;
     println!("stepped down: {}", scene.check(&patient, &all).await);
 
     for round in 0..2 {
         let load = scene.load(&stores, &format!("kill-{round}"));
-        scene.witness.acknowledges(100, PATIENCE).await;
+        scene.acknowledges(100).await;
         let dead = primary(&server).await;
         blocking(&server, move |server| server.kill(dead)).await;
-        scene.witness.acknowledges(100, PATIENCE).await;
+        scene.acknowledges(100).await;
         blocking(&server, move |server| server.start_again(dead)).await;
-        scene.witness.acknowledges(100, PATIENCE).await;
+        scene.acknowledges(100).await;
         load.stop().await;
         println!("killed, round {round}: {}", scene.check(&patient, &all).await);
     }

@@ -59,7 +59,7 @@ async fn a_primary_that_is_cut_off_acknowledges_nothing_and_shows_nothing_that_g
     let followers =
         [Follower::start(Arc::clone(&all), shop()).await, Follower::start(Arc::clone(&beside), shop()).await];
     let load = scene.load(&stores, "before");
-    scene.witness.acknowledges(100, PATIENCE).await;
+    scene.acknowledges(100).await;
     load.stop().await;
     scene.check(&all, &[&followers[0], &followers[1]]).await;
 
@@ -79,7 +79,7 @@ async fn a_primary_that_is_cut_off_acknowledges_nothing_and_shows_nothing_that_g
         async move { server.primaries().iter().any(|primary| *primary != old) }
     })
     .await;
-    scene.witness.acknowledges(200, PATIENCE).await;
+    scene.acknowledges(200).await;
     // Meanwhile the old one takes writes, of which nobody is told that they are stored.
     let error = scene.witness.append(&beside, commit(&order("beside"), "c")).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown, "it may yet be stored: {error:?}");

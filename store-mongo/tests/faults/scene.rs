@@ -9,7 +9,10 @@ use wow_store_conformance::{
 };
 use wow_store_mongo::{MongoConfig, MongoStore};
 
-use crate::support::{Database, shop};
+use crate::{
+    state,
+    support::{Database, PATIENCE, shop},
+};
 
 /// How often these stores poll.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
@@ -35,6 +38,11 @@ impl Scene {
 
     pub(crate) fn load(&self, stores: &[Arc<dyn EventStore>], tag: &str) -> Load {
         Load::start(&self.witness, stores, Plan::default(), tag)
+    }
+
+    /// So many more commands are acknowledged soon; if not, it is told how the servers are.
+    pub(crate) async fn acknowledges(&self, more: usize) {
+        self.witness.acknowledges_or(more, PATIENCE, state::of(self.database.server())).await;
     }
 
     /// Everything is as it was told, and the followers have all of it in time.
