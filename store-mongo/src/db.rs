@@ -19,6 +19,7 @@ use wow_store_api::{Error, query};
 use crate::{
     attempts::{GRACE, back_off},
     document::{Fields as _, Writer},
+    ending::Endings,
     fault::Fault,
 };
 
@@ -79,13 +80,14 @@ impl Find {
 pub(crate) struct Db {
     client: Client,
     primary: Database,
+    endings: Endings,
 }
 
 impl Db {
     pub(crate) fn connect(options: ClientOptions, name: &str) -> Result<Self, Fault> {
         let client = Client::with_options(options)?;
         let primary = database(&client, name, query::ReadPreference::Primary);
-        Ok(Self { client, primary })
+        Ok(Self { client, primary, endings: Endings::default() })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -98,6 +100,8 @@ impl Db {
     }
 
     pub(crate) async fn shut_down(&self) {
+        // What was given up must not keep others waiting. A server that cannot be told ends it by itself.
+        let _ = timeout(GRACE, self.endings.finish()).await;
         self.client.clone().shutdown().immediate(true).await;
     }
 
@@ -251,7 +255,7 @@ impl Db {
         let action =
             session.start_transaction().read_concern(ReadConcern::snapshot()).write_concern(durable());
         action.selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary)).await?;
-        Ok(Transaction { db: self, session })
+        Ok(Transaction { db: self, session: Some(session) })
     }
 
     /// Reads that each see what the ones before it saw, also across a change of the primary.
@@ -336,37 +340,59 @@ impl Reads<'_> {
     }
 }
 
-/// A transaction of the store's own. Aborted if it is dropped.
+/// A transaction of the store's own. If it is dropped before it is known how it ended, it is [ended](crate::ending).
 pub(crate) struct Transaction<'a> {
     db: &'a Db,
-    session: ClientSession,
+    /// None once it has ended.
+    session: Option<ClientSession>,
 }
 
 impl Transaction<'_> {
-    pub(crate) fn work(&mut self) -> Work<'_> {
-        Work { db: self.db, session: &mut self.session }
+    pub(crate) fn work(&mut self) -> Result<Work<'_>, Fault> {
+        Ok(Work { db: self.db, session: self.session.as_mut().ok_or_else(strange)? })
     }
 
     /// Commits. Where the result is unknown the commit, and only that, is asked for again; callers limit how long.
-    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
+    pub(crate) async fn commit(mut self) -> Result<(), Fault> {
+        let session = self.session.as_mut().ok_or_else(strange)?;
         let mut tries = 0;
         loop {
-            let Err(error) = self.session.commit_transaction().await else { return Ok(()) };
+            let Err(error) = session.commit_transaction().await else { break };
             let fault = Fault::from(error);
             if !fault.commit_again {
+                self.ended_with(&fault);
                 return Err(fault);
             }
             sleep(back_off(tries)).await;
             tries += 1;
         }
+        self.session = None;
+        Ok(())
     }
 
-    /// Ends it without a trace. One that the server broke off is aborted already; where the server is gone there is
-    /// nobody to wait for.
+    /// Ends it without a trace. Where the server is gone there is nobody to wait for.
     pub(crate) async fn abort(mut self, fault: &Fault) {
-        if fault.is_refusal() {
-            // What was locked is free when this returns. A server that cannot be told aborts it by itself.
-            let _ = timeout(GRACE, self.session.abort_transaction()).await;
+        let Some(session) = &mut self.session else { return };
+        // What was locked is free when this returns.
+        if fault.is_refusal() && timeout(GRACE, session.abort_transaction()).await.is_ok() {
+            self.session = None;
+        } else {
+            self.ended_with(fault);
+        }
+    }
+
+    /// One that a server refused something is aborted there already.
+    fn ended_with(&mut self, fault: &Fault) {
+        if fault.is_of_server() {
+            self.session = None;
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.db.endings.start(self.db.primary.clone(), session);
         }
     }
 }

@@ -120,6 +120,11 @@ impl Fault {
         self.code.is_none() && self.again == Again::No
     }
 
+    /// The server answered, and this is what it answered.
+    pub(crate) fn is_of_server(&self) -> bool {
+        self.code.is_some()
+    }
+
     fn is(&self, code: i32) -> bool {
         self.code == Some(code)
     }

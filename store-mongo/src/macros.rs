@@ -25,7 +25,7 @@ macro_rules! transaction {
         $crate::macros::attempt!($inner, $kind, $operation, {
             let mut begun = $inner.db.begin().await?;
             let result = {
-                let $transaction = &mut begun.work();
+                let $transaction = &mut begun.work()?;
                 async { $body }.await
             };
             match result {

@@ -104,7 +104,7 @@ impl Inner {
         }
         let _turn = self.queues.turn(partitions.iter().collect()).await;
         let mut transaction = self.db.begin().await?;
-        let drafting = self.draft_in(&mut transaction.work(), commits, &partitions, mode, care).await;
+        let drafting = self.draft_in(&mut transaction.work()?, commits, &partitions, mode, care).await;
         let (answers, versions) = match drafting {
             Ok(drafted) => drafted,
             Err(fault) => {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A store on the other side of a proxy.
-async fn behind_proxy() -> (Database, Proxy, MongoConfig) {
+pub(crate) async fn behind_proxy() -> (Database, Proxy, MongoConfig) {
     let server = Arc::new(tokio::task::spawn_blocking(|| MongoServer::start(1, &[])).await.unwrap());
     let proxy = Proxy::start().await;
     proxy.lead_to(server.ports()[0]);

@@ -14,6 +14,7 @@
 
 mod answers;
 mod cut;
+mod given_up;
 mod kill;
 mod lag;
 mod members;

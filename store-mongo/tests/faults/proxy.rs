@@ -24,10 +24,21 @@ struct Rules {
     no_members: bool,
     /// Connections on which this is sent are cut: the name of a member that is cut off.
     banned: Option<Vec<u8>>,
-    /// The reply to the next request with this in it is lost with its connection.
-    lost: Option<&'static [u8]>,
-    /// How many replies were lost.
+    /// What happens to the next request with this in it.
+    lost: Option<(&'static [u8], Loss)>,
+    /// How many were lost.
     losses: usize,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It is carried out, and the connection is cut instead of the reply.
+    Cut,
+    /// It is carried out, and nothing more comes back on its connection, which stays.
+    NoReply,
+    /// It does not arrive, nor does anything after it on its connection, which stays.
+    NoRequest,
 }
 
 #[derive(Debug)]
@@ -98,10 +109,15 @@ impl Proxy {
 
     /// Loses the reply to the next request with this in it, and the connection.
     pub(crate) fn lose_reply_to(&self, request: &'static [u8]) {
-        self.change(|rules| rules.lost = Some(request));
+        self.lose(request, Loss::Cut);
     }
 
-    /// How many replies were lost.
+    /// Loses the next request with this in it.
+    pub(crate) fn lose(&self, request: &'static [u8], loss: Loss) {
+        self.change(|rules| rules.lost = Some((request, loss)));
+    }
+
+    /// How many were lost.
     pub(crate) fn losses(&self) -> usize {
         self.shared.rules().losses
     }
@@ -136,7 +152,7 @@ async fn pump(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> 
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let (mut request, mut reply) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    let (mut is_member, mut loses) = (None, false);
+    let (mut is_member, mut loss) = (None, None);
     loop {
         tokio::select! {
             count = from_client.read(&mut request) => {
@@ -151,22 +167,28 @@ async fn pump(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> 
                     if is_member && (rules.no_members || is_banned) {
                         return Ok(());
                     }
-                    if rules.lost.is_some_and(|lost| holds(piece, lost)) {
-                        rules.lost = None;
-                        loses = true;
+                    if let Some((_, how)) = rules.lost.take_if(|(lost, _)| holds(piece, lost)) {
+                        rules.losses += usize::from(how != Loss::Cut);
+                        loss = Some(how);
                     }
+                }
+                if loss == Some(Loss::NoRequest) {
+                    continue;
                 }
                 to_server.write_all(piece).await?;
             }
             count = from_server.read(&mut reply) => {
                 let piece = &reply[..count?];
-                if loses {
+                if loss == Some(Loss::Cut) {
                     // The server has done what it was asked for.
                     shared.rules().losses += 1;
                     return Ok(());
                 }
                 if piece.is_empty() {
                     return Ok(());
+                }
+                if loss.is_some() {
+                    continue;
                 }
                 to_client.write_all(piece).await?;
             }
