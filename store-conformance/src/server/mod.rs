@@ -27,7 +27,7 @@ mod watch;
 use std::env;
 
 pub use local::LocalServer;
-pub use mongo::MongoServer;
+pub use mongo::{MongoServer, MongoStart};
 pub use postgres::{PostgresServer, Spare};
 
 /// Which kind of server to take.

@@ -27,6 +27,9 @@ const REPLICA_SET: &str = "wow";
 const SETTINGS: [&str; 3] =
     ["enableTestCommands=1", "ttlMonitorEnabled=false", "diagnosticDataCollectionEnabled=false"];
 
+/// How many megabytes of history servers keep here, unless a test wants less.
+const HISTORY: u32 = 256;
+
 /// How long a server may take to start or stop, or a set to elect its primary.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -51,13 +54,33 @@ enum Place {
 struct Local {
     program: PathBuf,
     root: PathBuf,
-    settings: Vec<String>,
+    /// What each is started with besides.
+    arguments: Vec<String>,
     /// A library that is loaded before all others.
     preloaded: Option<PathBuf>,
     members: Vec<Member>,
     /// Without a replica set.
     alone: bool,
     _watch: Watch,
+}
+
+/// How servers of a test's own are started, always from the server's own program, where it matters how.
+#[derive(Debug, Clone, Copy)]
+pub struct MongoStart<'a> {
+    /// `name=value` for `--setParameter`.
+    pub settings: &'a [&'a str],
+    /// How many megabytes of history each keeps. What is more is given up within seconds, if this is not the default.
+    pub history: u32,
+    /// Whether only users are let in. There are none yet: the first is created from this machine.
+    pub users_only: bool,
+    /// On which disk.
+    pub local: LocalServer<'a>,
+}
+
+impl Default for MongoStart<'_> {
+    fn default() -> Self {
+        Self { settings: &[], history: HISTORY, users_only: false, local: LocalServer::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -115,7 +138,16 @@ impl MongoServer {
                 ),
             }
         }
-        Self::start_with(program(), members, None, settings, LocalServer::default())
+        Self::start_as(members, MongoStart { settings, ..MongoStart::default() })
+    }
+
+    /// A replica set of its own, started in a certain way.
+    ///
+    /// # Panics
+    /// As for [`MongoServer::start`].
+    #[must_use]
+    pub fn start_as(members: usize, how: MongoStart<'_>) -> Self {
+        Self::start_with(program(), members, None, how)
     }
 
     /// A replica set whose members are known by other ports than their own: something stands before each, and passes on
@@ -127,7 +159,7 @@ impl MongoServer {
     pub fn start_behind(members: usize, known_by: impl FnOnce(&[u16]) -> Vec<u16>) -> Self {
         let ports: Vec<u16> = (0..members).map(|_| free_port()).collect();
         let known_by = known_by(&ports);
-        Self::start_with(program(), members, Some((ports, known_by)), &[], LocalServer::default())
+        Self::start_with(program(), members, Some((ports, known_by)), MongoStart::default())
     }
 
     /// A server that is no member of a replica set.
@@ -136,7 +168,7 @@ impl MongoServer {
     /// As for [`MongoServer::start`].
     #[must_use]
     pub fn start_standalone() -> Self {
-        Self::start_with(program(), 0, None, &[], LocalServer::default())
+        Self::start_with(program(), 0, None, MongoStart::default())
     }
 
     /// A replica set of one member from the server's own program, whatever else is to be had: for one that chooses its
@@ -145,8 +177,8 @@ impl MongoServer {
     /// # Panics
     /// As for [`MongoServer::start`].
     #[must_use]
-    pub fn start_local(how: LocalServer<'_>) -> Self {
-        Self::start_with(program(), 1, None, &[], how)
+    pub fn start_local(local: LocalServer<'_>) -> Self {
+        Self::start_as(1, MongoStart { local, ..MongoStart::default() })
     }
 
     fn in_container(settings: &[&str]) -> Result<Self, String> {
@@ -190,11 +222,10 @@ impl MongoServer {
         program: PathBuf,
         members: usize,
         ports: Option<(Vec<u16>, Vec<u16>)>,
-        settings: &[&str],
-        how: LocalServer<'_>,
+        how: MongoStart<'_>,
     ) -> Self {
         let alone = members == 0;
-        let root = directory(how.directory, "wow-mongo-");
+        let root = directory(how.local.directory, "wow-mongo-");
         // The directory goes and the servers end with this process, whatever happens from here on.
         let watch = Watch::start(
             "for file in \"$1\"/*/pid; do \
@@ -209,9 +240,20 @@ impl MongoServer {
         });
         let member = |(port, known_by)| Member { port, known_by, child: Mutex::new(None) };
         let members = ports.into_iter().zip(known_by).map(member).collect();
-        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let preloaded = how.preloaded.map(Path::to_path_buf);
-        let local = Local { program, root, settings, preloaded, members, alone, _watch: watch };
+        let mut arguments = vec!["--oplogSize".to_owned(), how.history.to_string()];
+        for setting in SETTINGS.iter().chain(how.settings) {
+            arguments.extend(["--setParameter".to_owned(), (*setting).to_owned()]);
+        }
+        if how.history != HISTORY {
+            // History stays until it is in a checkpoint.
+            arguments.extend(["--syncdelay", "1"].map(str::to_owned));
+        }
+        if how.users_only {
+            // What its members show each other.
+            arguments.extend(["--keyFile".to_owned(), key(&root).display().to_string()]);
+        }
+        let preloaded = how.local.preloaded.map(Path::to_path_buf);
+        let local = Local { program, root, arguments, preloaded, members, alone, _watch: watch };
         for index in 0..local.members.len() {
             local.start(index);
         }
@@ -359,10 +401,8 @@ impl Local {
         }
         command.arg("--dbpath").arg(&data).arg("--logpath").arg(data.join("log")).arg("--logappend");
         command.arg("--pidfilepath").arg(data.join("pid"));
-        command.args(["--nounixsocket", "--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "256", "--quiet"]);
-        for setting in SETTINGS.iter().copied().chain(self.settings.iter().map(String::as_str)) {
-            command.args(["--setParameter", setting]);
-        }
+        command.args(["--nounixsocket", "--wiredTigerCacheSizeGB", "0.5", "--quiet"]);
+        command.args(&self.arguments);
         if let Some(library) = &self.preloaded {
             command.env("LD_PRELOAD", library);
         }
@@ -386,6 +426,18 @@ impl Local {
         child.kill().expect("the member is killed");
         child.wait().expect("the member ends");
     }
+}
+
+/// A file with a key in it, readable by nobody else: the server insists on that.
+fn key(root: &Path) -> PathBuf {
+    let path = root.join("key");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&path).expect("a file for the key");
+    std::io::Write::write_all(&mut file, b"for+tests+only").expect("the key is written");
+    path
 }
 
 /// Whether the server is a primary; `None` if it does not answer.

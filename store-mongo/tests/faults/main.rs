@@ -23,6 +23,7 @@ mod partition;
 mod point;
 mod proxy;
 mod push;
+mod push_history;
 mod scene;
 mod state;
 #[path = "../support/mod.rs"]

@@ -67,13 +67,13 @@ async fn a_dropped_database_ends_no_stream_for_good() {
 }
 
 /// A tail of all there is.
-async fn tail(store: &MongoStore) -> Tail<dyn EventStore> {
+pub(crate) async fn tail(store: &MongoStore) -> Tail<dyn EventStore> {
     let store: Arc<dyn EventStore> = Arc::new(store.clone());
     store.tail(TailRequest::new(shop())).await.unwrap()
 }
 
 /// Everything that was committed comes, in order.
-async fn follows(tail: &mut Tail<dyn EventStore>, versions: std::ops::RangeInclusive<u64>) {
+pub(crate) async fn follows(tail: &mut Tail<dyn EventStore>, versions: std::ops::RangeInclusive<u64>) {
     let mut next = *versions.start();
     while next <= *versions.end() {
         let batch =
@@ -83,6 +83,12 @@ async fn follows(tail: &mut Tail<dyn EventStore>, versions: std::ops::RangeInclu
             next += 1;
         }
     }
+}
+
+/// There is nothing more, and no wake-up is left of what came before: what comes next comes by one of its own.
+pub(crate) async fn is_at_rest(tail: &mut Tail<dyn EventStore>) {
+    let more = tokio::time::timeout(Duration::from_millis(250), tail.next()).await;
+    assert!(more.is_err(), "nothing more was appended: {more:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,6 +129,7 @@ async fn a_killed_cursor_delays_and_loses_nothing() {
     let admin = database.connect().await.client().database("admin");
     for command in 1..=5 {
         eventually("the stream is open", || async { store.push_state() == PushState::Watching }).await;
+        is_at_rest(&mut tail).await;
         // What waits for changes, by its client's name.
         let mut killed = false;
         while !killed {
