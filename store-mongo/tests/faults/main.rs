@@ -24,6 +24,7 @@ mod point;
 mod proxy;
 mod push;
 mod push_history;
+mod push_users;
 mod scene;
 mod state;
 #[path = "../support/mod.rs"]
