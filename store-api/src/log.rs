@@ -346,12 +346,37 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of any read: [`Unavailable`](crate::ErrorKind::Unavailable), [`Timeout`](crate::ErrorKind::Timeout),
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Closed`](crate::ErrorKind::Closed).
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, EventLog, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let id = AggregateId::new("shop", "order", "42")?;
+    /// let command = "cmd-7".parse()?;
+    /// assert!(store.receipt(&id, &command).await?.is_none());
+    ///
+    /// store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    /// let receipt = store.receipt(&id, &command).await?.expect("it is stored");
+    /// assert!(receipt.version() == 1 && receipt.replayed);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn receipt(&self, aggregate_id: &AggregateId, command_id: &CommandId) -> Result<Option<Receipt>>;
 
     /// The aggregate's last version; 0 if it has no commit (L9).
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, EventLog, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let id = AggregateId::new("shop", "order", "42")?;
+    /// assert_eq!(store.head(&id).await?, 0);
+    /// store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    /// assert_eq!(store.head(&id).await?, 1);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn head(&self, aggregate_id: &AggregateId) -> Result<Version>;
 
     /// The commits of an aggregate with versions in the range, both bounds inclusive (L9).
@@ -385,6 +410,19 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, EventLog, MemoryStore, StoreExt};
+    /// use futures_util::TryStreamExt;
+    ///
+    /// let store = MemoryStore::new();
+    /// let id = AggregateId::new("shop", "order", "42")?;
+    /// let receipt = store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    /// let then: Vec<_> = store.load_as_of(&id, receipt.committed_at).await?.try_collect().await?;
+    /// assert_eq!(then.len(), 1, "the instant itself is included");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn load_as_of(&self, aggregate_id: &AggregateId, instant: Timestamp) -> Result<CommitStream>;
 
     /// How many partitions the context has. Asking is a first use: if the context was never used, the configured
@@ -392,6 +430,14 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of any read or write.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{ContextName, EventLog, MemoryStore, PartitionCount};
+    /// let store = MemoryStore::builder().partitions(PartitionCount::new(4)?).build();
+    /// assert_eq!(store.partitions(&ContextName::new("shop")?).await?.get(), 4);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn partitions(&self, context: &ContextName) -> Result<PartitionCount>;
 
     /// The last position of each partition of the context, by index; 0 where a partition is empty (L9). Empty if the
@@ -400,6 +446,17 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, ContextName, EventLog, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let shop = ContextName::new("shop")?;
+    /// assert!(store.heads(&shop).await?.is_empty(), "never used");
+    /// store.append(Commit::new(AggregateId::new("shop", "order", "42")?, "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    /// assert_eq!(store.heads(&shop).await?.iter().sum::<u64>(), 1);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn heads(&self, context: &ContextName) -> Result<Vec<Position>>;
 
     /// One page of a partition, in the order of positions (L9).
@@ -412,16 +469,43 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     ///
     /// A context that was never used reads as empty.
     ///
+    /// A read may be begun ahead of its need and polled again much later: meanwhile it holds nothing that others wait
+    /// for, neither a connection nor a lock.
+    ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a partition that the context does not have;
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where a position at or below the head is missing or damaged; those of
     /// any read.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, EventLog, MemoryStore, ReadPage, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let id = AggregateId::new("shop", "order", "42")?;
+    /// let receipt = store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    ///
+    /// let page = store.read(ReadPage::new(receipt.partition.clone(), 0)).await?;
+    /// assert_eq!(page.commits[0].position, receipt.position());
+    /// assert_eq!(page.through, receipt.position(), "the next page starts after it");
+    /// assert!(!page.more);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn read(&self, page: ReadPage) -> Result<Page>;
 
     /// The aggregate types that have at least one commit, in order. A type appears with its first commit (L10).
     ///
     /// # Errors
     /// Those of any read.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, EventLog, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// assert!(store.aggregate_types().await?.is_empty());
+    /// store.append(Commit::new(AggregateId::new("shop", "order", "42")?, "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    /// assert_eq!(store.aggregate_types().await?, ["shop.order".parse()?]);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn aggregate_types(&self) -> Result<Vec<AggregateType>>;
 
     /// Watches a context for new commits: what a tail sleeps on (T3, T4).
@@ -432,6 +516,17 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Closed`](crate::ErrorKind::Closed).
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, ContextName, EventLog, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let mut watcher = store.watch(&ContextName::new("shop")?).await?;
+    /// let commit = Commit::new(AggregateId::new("shop", "order", "42")?, "cmd-7").event("OrderPlaced", 1, &42)?;
+    /// let receipt = store.append(commit).await?;
+    /// assert!(watcher.changed().await?.contains(receipt.partition.index()));
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn watch(&self, context: &ContextName) -> Result<Watcher>;
 }
 

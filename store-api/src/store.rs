@@ -144,19 +144,46 @@ impl<S> EventStore for S where
 /// The comfortable form of [`EventLog`], for every store and for `dyn EventStore`.
 #[async_trait]
 pub trait StoreExt: EventLog {
-    /// Checks a commit and appends it: [`Commit::check`], then [`EventLog::append_checked`].
+    /// Checks a commit and appends it: [`Commit::check`], then [`EventLog::append_checked`] (L1 to L8).
     ///
     /// # Errors
     /// Those of both; nothing is stored if the check refuses it.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, ErrorKind, ExpectedVersion, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let place = Commit::new(AggregateId::new("shop", "order", "42")?, "cmd-7")
+    ///     .expect(ExpectedVersion::NoStream)
+    ///     .event("OrderPlaced", 1, &42)?;
+    /// assert_eq!(store.append(place.clone()).await?.version(), 1);
+    /// assert!(store.append(place).await?.replayed, "the same command again stores nothing");
+    ///
+    /// let none = Commit::new(AggregateId::new("shop", "order", "42")?, "cmd-8");
+    /// assert!(matches!(store.append(none).await.unwrap_err().kind(), ErrorKind::InvalidInput { .. }), "no event");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn append(&self, commit: Commit) -> Result<Receipt> {
         let commit = commit.check().map_err(|error| error.with_operation("append"))?;
         self.append_checked(commit).await
     }
 
-    /// Checks several commits and appends them, all or nothing: [`EventLog::append_all_checked`].
+    /// Checks several commits and appends them, all or nothing: [`EventLog::append_all_checked`] (L11).
     ///
     /// # Errors
     /// Those of both; nothing is stored if the check refuses one.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, StoreExt};
+    /// let store = MemoryStore::new();
+    /// let moved = |account: &str, name: &str| {
+    ///     Commit::new(AggregateId::new("bank", "account", account)?, "transfer-9").event(name, 1, &10)
+    /// };
+    /// let receipts = store.append_all([moved("a", "Debited")?, moved("b", "Credited")?]).await?;
+    /// assert_eq!(receipts.len(), 2);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn append_all<I>(&self, commits: I) -> Result<Vec<Receipt>>
     where
         I: IntoIterator<Item = Commit> + Send,
@@ -168,10 +195,23 @@ pub trait StoreExt: EventLog {
     }
 
     /// The commits of an aggregate with versions in any range, e.g. `1..`, `..`, `5..=9`:
-    /// [`EventLog::load_range`].
+    /// [`EventLog::load_range`] (L9).
     ///
     /// # Errors
     /// As for [`EventLog::load_range`].
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, StoreExt};
+    /// use futures_util::TryStreamExt;
+    ///
+    /// let store = MemoryStore::new();
+    /// let id = AggregateId::new("shop", "order", "42")?;
+    /// store.append(Commit::new(id.clone(), "cmd-7").event("OrderPlaced", 1, &42)?).await?;
+    /// let commits: Vec<_> = store.load(&id, 1..).await?.try_collect().await?;
+    /// assert_eq!(commits[0].events[0].body.decode::<u32>().unwrap(), 42);
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn load<R>(&self, aggregate_id: &AggregateId, versions: R) -> Result<CommitStream>
     where
         R: RangeBounds<Version> + Send,
@@ -180,11 +220,23 @@ pub trait StoreExt: EventLog {
         self.load_range(aggregate_id, VersionRange::new((bounds.0.cloned(), bounds.1.cloned()))).await
     }
 
-    /// Opens a tail: [`Tail::open`].
+    /// Opens a tail: [`Tail::open`] (T1 to T5).
     ///
     /// # Errors
     /// As for [`Tail::open`].
-    async fn tail(self: &Arc<Self>, request: TailRequest) -> Result<Tail<Self>> {
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{ContextName, MemoryStore, StoreExt, TailRequest};
+    /// let store = std::sync::Arc::new(MemoryStore::new());
+    /// let mut tail = store.tail(TailRequest::new(ContextName::new("shop")?)).await?;
+    /// assert!(tail.try_next().await?.is_none(), "nothing is there yet");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
+    async fn tail(self: &Arc<Self>, request: TailRequest) -> Result<Tail<Self>>
+    where
+        Self: 'static,
+    {
         Tail::open(Arc::clone(self), request).await
     }
 }

@@ -187,6 +187,18 @@ impl Watcher {
     ///
     /// # Errors
     /// [`ErrorKind::Closed`] once the store is closed and everything told was taken.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{ContextName, Wakeups};
+    /// let (wakeups, shop) = (Wakeups::new(), ContextName::new("shop")?);
+    /// let mut watcher = wakeups.watch(&shop)?;
+    /// wakeups.notify(&shop, 3);
+    /// wakeups.notify(&shop, 3);
+    /// let changed = watcher.changed().await?;
+    /// assert!(changed.contains(3) && !changed.contains(4), "once, however often it was told");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     pub async fn changed(&mut self) -> Result<Changed> {
         poll_fn(|cx| {
             let mut slot = lock(&self.slot);

@@ -118,11 +118,26 @@ pub trait Queries: Send + Sync {
     /// ```
     async fn query_snapshots(&self, query: SnapshotQuery) -> Result<SnapshotPage>;
 
-    /// How many snapshots the query finds on all pages together: limit, sort, cursor and projection make no difference
+    /// How many snapshots the query finds on all pages together (Q1): limit, sort, cursor and projection make no difference
     /// (but are checked).
     ///
     /// # Errors
     /// Those of the trait.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, SaveSnapshot, Snapshots, StoreExt};
+    /// # use wow_store_api::query::{Queries, SnapshotQuery};
+    /// let store = MemoryStore::new();
+    /// for id in ["a", "b"] {
+    ///     let id = AggregateId::new("shop", "order", id)?;
+    ///     store.append(Commit::new(id.clone(), "cmd-1").event("OrderPlaced", 1, &42)?).await?;
+    ///     store.save_snapshot(SaveSnapshot::new(id, 1, 1, &42)?).await?;
+    /// }
+    /// let query = SnapshotQuery::new("shop.order".parse()?, 1).with_limit(1);
+    /// assert_eq!(store.count_snapshots(query).await?, 2, "whatever the limit");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn count_snapshots(&self, query: SnapshotQuery) -> Result<u64>;
 
     /// One page of the events of an aggregate type, each with the envelope of its commit.
@@ -160,11 +175,23 @@ pub trait Queries: Send + Sync {
     /// ```
     async fn query_events(&self, query: EventQuery) -> Result<EventPage>;
 
-    /// How many events the query finds on all pages together: limit, sort, cursor and projection make no difference
+    /// How many events the query finds on all pages together (Q1): limit, sort, cursor and projection make no difference
     /// (but are checked).
     ///
     /// # Errors
     /// Those of the trait.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use wow_store_api::{AggregateId, Commit, MemoryStore, StoreExt};
+    /// # use wow_store_api::query::{EventQuery, Queries};
+    /// let store = MemoryStore::new();
+    /// let id = AggregateId::new("shop", "order", "42")?;
+    /// store.append(Commit::new(id, "cmd-7").event("OrderPlaced", 1, &42)?.event("LineAdded", 1, &1)?).await?;
+    /// let query = EventQuery::new("shop.order".parse()?).with_limit(1);
+    /// assert_eq!(store.count_events(query).await?, 2, "whatever the limit");
+    /// # Ok::<_, wow_store_api::Error>(()) }).unwrap();
+    /// ```
     async fn count_events(&self, query: EventQuery) -> Result<u64>;
 }
 

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
+use futures_util::{
+    TryStreamExt as _,
+    future::{join_all, maybe_done},
+};
 use wow_store_api::{
     AggregateId, AggregateName, CommitFilter, ContextName, ErrorKind, EventName, MAX_COUNTER, Outcome, Page,
     PartitionId, ReadPage, StoreExt as _, Timestamp, VersionRange,
 };
 
-use super::tools::{json, load_all, neighbours, positions, read_all, refused, versions, with_body};
+use super::tools::{
+    json, load_all, neighbours, poll_once, positions, read_all, refused, versions, with_body,
+};
 use crate::{
     case::topic,
-    env::{Env, append_many, commit, order, shop},
+    env::{Env, append_many, commit, order, shop, soon},
 };
 
 topic! { "read":
@@ -30,6 +35,7 @@ topic! { "read":
     filter_lets_through_what_was_asked_for [L9, T5],
     filtered_pages_advance_past_what_they_leave_out [L9, T5],
     aggregates_of_several_types_are_merged_by_position [L5, L9],
+    reads_that_were_begun_and_left_hold_nobody_up [L9, T2],
 }
 
 /// No versions, no heads.
@@ -373,5 +379,26 @@ async fn aggregates_of_several_types_are_merged_by_position(env: Env) {
             let found: Vec<_> = commits.iter().map(|it| (it.position, it.aggregate_id.clone())).collect();
             assert_eq!(found, here, "in one order, in pages of {size}");
         }
+    }
+}
+
+async fn reads_that_were_begun_and_left_hold_nobody_up(env: Env) {
+    let store = env.store();
+    let (partition, ids) = neighbours(store, 0, 1).await;
+    append_many(store, &ids[0], "c", 3).await;
+    let request = ReadPage::new(partition, 0);
+    let mut begun = Vec::new();
+    for _ in 0..100 {
+        let mut read = Box::pin(maybe_done(store.read(request.clone())));
+        let _ = poll_once(read.as_mut()).await;
+        begun.push(read);
+    }
+    soon("an append", store.append(commit(&ids[0], "later"))).await.expect("it succeeds");
+    let page = soon("another read", store.read(request)).await.expect("a page");
+    assert_eq!(positions(&page.commits), [1, 2, 3, 4], "nobody waits for those who do not go on");
+    soon("the reads that were left", join_all(begun.iter_mut().map(|read| read.as_mut()))).await;
+    for mut read in begun {
+        let page = read.as_mut().take_output().expect("it has ended").expect("a page");
+        assert!(positions(&page.commits).starts_with(&[1, 2, 3]), "and they can be gone on with");
     }
 }

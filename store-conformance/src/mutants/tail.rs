@@ -1,6 +1,8 @@
 //! Faults of the tail (T1 to T5): of reading a partition and of waking its readers.
 
-use tokio::task::yield_now;
+use std::sync::Arc;
+
+use tokio::{sync::Semaphore, task::yield_now};
 use wow_store_api::{
     ContextName, EventLog as _, MAX_COUNTER, Page, PartitionId, ReadPage, Receipt, Result, Wakeups, Watcher,
 };
@@ -61,8 +63,10 @@ mutants! { TailFault in "tail":
     DroppedPagesAreGone => [
         "append_races::a_reader_never_sees_a_hole_or_goes_back",
         "tail::nothing_is_missed_under_concurrent_writers",
-        "tail::a_dropped_next_loses_nothing",
+        "read::reads_that_were_begun_and_left_hold_nobody_up",
     ],
+    /// A page that is asked for often is read by ten at a time, and who has begun holds up the others until it is done.
+    BegunReadsHoldUpOthers => ["read::reads_that_were_begun_and_left_hold_nobody_up"],
     /// A position that is ahead of the log is taken for its head.
     AheadIsTheHead => [
         "read::an_unused_context_reads_as_empty",
@@ -139,6 +143,13 @@ impl Mutant {
         {
             page.after_position = through;
         }
+        let often = self.shared().count(format!("reads {} {}", page.partition, page.after_position)) > 50;
+        if often && self.is(TailFault::BegunReadsHoldUpOthers) {
+            let turns = self.turns();
+            let _turn = turns.acquire().await;
+            yield_now().await;
+            return self.faulty_page(page).await;
+        }
         let found = self.faulty_page(page).await?;
         if !found.commits.is_empty() && self.is(TailFault::DroppedPagesAreGone) {
             self.own().put(dropped.clone(), found.through);
@@ -146,6 +157,15 @@ impl Mutant {
             self.own().put(dropped, 0_u64);
         }
         Ok(self.visible(&request, found))
+    }
+
+    /// Ten of them, for all handles.
+    fn turns(&self) -> Arc<Semaphore> {
+        self.shared().get("turns").unwrap_or_else(|| {
+            let turns = Arc::new(Semaphore::new(10));
+            self.shared().put("turns", Arc::clone(&turns));
+            turns
+        })
     }
 
     /// A hub of watchers, of all handles or of this one.

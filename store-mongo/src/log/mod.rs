@@ -4,14 +4,14 @@ pub(crate) mod commit;
 mod load;
 mod page;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use mongodb::bson::doc;
 use wow_store_api::{
-    AggregateId, AggregateName, AggregateType, CheckedCommit, CommandId, CommitStream, ContextName, EventLog,
-    Page, PartitionCount, Position, ReadPage, Receipt, Result, Timestamp, Version, VersionRange, Watcher,
-    rules,
+    AggregateId, AggregateName, AggregateType, CheckedCommit, CommandId, CommitStream, ContextName, Error,
+    EventLog, Page, PartitionCount, Position, ReadPage, Receipt, Result, Timestamp, Version, VersionRange,
+    Watcher, rules,
 };
 
 use self::load::of_aggregate;
@@ -126,7 +126,10 @@ impl EventLog for MongoStore {
 
     async fn read(&self, page: ReadPage) -> Result<Page> {
         self.check_open("read")?;
-        attempt!(self.inner, Kind::Read, "read", self.inner.page(&page).await)
+        let inner = Arc::clone(&self.inner);
+        // In a task of its own, so that a read which is begun and then left holds no connection.
+        let task = tokio::spawn(async move { attempt!(inner, Kind::Read, "read", inner.page(&page).await) });
+        task.await.unwrap_or_else(|_| Err(self.inner.named("read", Error::internal("a read ended early"))))
     }
 
     async fn aggregate_types(&self) -> Result<Vec<AggregateType>> {

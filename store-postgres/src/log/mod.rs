@@ -3,9 +3,11 @@
 mod load;
 mod page;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use wow_store_api::{
-    AggregateId, AggregateType, CheckedCommit, CommandId, CommitStream, ContextName, EventLog, Page,
+    AggregateId, AggregateType, CheckedCommit, CommandId, CommitStream, ContextName, Error, EventLog, Page,
     PartitionCount, Position, ReadPage, Receipt, Result, Timestamp, Version, VersionRange, Watcher, rules,
 };
 
@@ -89,7 +91,13 @@ impl EventLog for PostgresStore {
 
     async fn read(&self, page: ReadPage) -> Result<Page> {
         self.check_open("read")?;
-        attempt!(self.inner, Kind::Read, "read", |conn| self.inner.page(conn, &page).await)
+        let inner = Arc::clone(&self.inner);
+        // In a task of its own, so that a read which is begun and then left holds no connection.
+        let task =
+            tokio::spawn(
+                async move { attempt!(inner, Kind::Read, "read", |conn| inner.page(conn, &page).await) },
+            );
+        task.await.unwrap_or_else(|_| Err(self.inner.named("read", Error::internal("a read ended early"))))
     }
 
     async fn aggregate_types(&self) -> Result<Vec<AggregateType>> {
