@@ -16,10 +16,11 @@ use mongodb::{
 use tokio::time::Instant;
 use wow_store_api::{
     AggregateType, Clock as _, Error, ErrorKind, Format, Result, StoreAdmin, Timestamp, Wakeups,
+    rules::heads::Heads,
 };
 
 use crate::{
-    append::{Heads, Queues},
+    append::Queues,
     attempts::{GRACE, Kind},
     catalog::Catalog,
     config::{Ddl, MongoConfig},
@@ -69,9 +70,10 @@ impl MongoStore {
     /// missing or different, one line for each (D1). [`ErrorKind::FormatUnsupported`]: it was written by a newer
     /// version (D3). [`ErrorKind::Unavailable`], [`ErrorKind::Timeout`]: no server can be reached.
     pub async fn open(config: MongoConfig) -> Result<Self> {
-        let name = Arc::clone(&config.name);
+        let (name, place) = (Arc::clone(&config.name), config.place());
         let inner = Inner::open(config).await;
-        let inner = inner.map_err(|error| error.with_operation("open").with_store(&name))?;
+        let inner =
+            inner.map_err(|error| error.with_operation("open").with_store(&name).with_context(place))?;
         Ok(Self { inner })
     }
 

@@ -16,10 +16,10 @@
 //! | guarantee | by |
 //! |---|---|
 //! | L1, L4 | one transaction; asynchronous commit is turned off for it |
-//! | L2, L3, L5 | the partition's counter row is locked inside the transaction, then versions, commands and the counter are looked at, then written; unique indexes stand behind it |
+//! | L2, L3, L5 | the partition's counter row is locked inside the transaction; then heads and commands are looked at, unless this node wrote the aggregate's last commit itself, and the commits are written; unique indexes judge what was not looked at |
 //! | L6 | every statement is tried again within `transaction_timeout`; an append whose reply was lost is sent again, and its command id tells |
 //! | L7, C2 | the lease's row is share-locked until the write is committed |
-//! | L8 | one writer per partition and node; what arrives while a batch is under way goes in the next, in one round trip |
+//! | L8 | one queue per partition and node; what arrives while a batch is under way goes in the next, in one round trip; where many wait, the next one is made ready meanwhile |
 //! | L9 | keyset pages of bounded size in one statement each |
 //! | L10 | a type's table is made on its first use and registered before its first commit; a reader that finds more types registered than it knows looks again |
 //! | L11 | one transaction that locks the counters in one order |

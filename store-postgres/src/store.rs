@@ -14,7 +14,7 @@ use tokio::{sync::mpsc, time::Instant};
 use wow_store_api::{Error, ErrorKind, Format, Result, StoreAdmin, Timestamp, Wakeups};
 
 use crate::{
-    append::Queues,
+    append::{Known, Queues},
     attempts::{GRACE, Kind},
     catalog::Catalog,
     config::{Ddl, Pooler, PostgresConfig},
@@ -46,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) replicas: Vec<Arc<Pool>>,
     pub(crate) catalog: Catalog,
     pub(crate) queues: Queues,
+    pub(crate) known: Known,
     pub(crate) wakeups: Wakeups,
     pub(crate) push: Push,
     pub(crate) turn: Turn,
@@ -63,9 +64,10 @@ impl PostgresStore {
     /// [`ErrorKind::FormatUnsupported`]: it was written by a newer version (D3). [`ErrorKind::Unavailable`],
     /// [`ErrorKind::Timeout`]: the server cannot be reached.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
-        let name = Arc::clone(&config.name);
+        let (name, place) = (Arc::clone(&config.name), config.place());
         let inner = Inner::open(config).await;
-        let inner = inner.map_err(|error| error.with_operation("open").with_store(&name))?;
+        let inner =
+            inner.map_err(|error| error.with_operation("open").with_store(&name).with_context(place))?;
         Ok(Self { inner })
     }
 
@@ -106,6 +108,7 @@ impl Inner {
             schema,
             catalog: Catalog::default(),
             queues: Queues::default(),
+            known: Known::default(),
             wakeups: Wakeups::new(),
             push: Push::new(tell),
             turn: Turn::default(),

@@ -5,6 +5,7 @@
 pub mod append;
 pub mod checkpoint;
 pub mod fence;
+pub mod heads;
 pub mod lease;
 pub mod ledger;
 pub mod queue;

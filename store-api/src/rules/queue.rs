@@ -1,8 +1,9 @@
 //! Group commit (L8): which of the appends that wait for a partition go together, and who gets which answer.
 //!
 //! One [`Queue`] for each partition and node. Whoever pushes the first append starts a writer, which takes batch after
-//! batch until there is nothing left. Nothing here waits: how a writer runs and how an answer reaches its caller is the
-//! backend's.
+//! batch until there is nothing left. Where so many wait that it is worth it there may be a second writer, which gets
+//! its batch ready while the first one's is on its way. Nothing here waits: how a writer runs and how an answer reaches
+//! its caller is the backend's.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -21,6 +22,8 @@ use crate::{
 const MAX_COMMITS: usize = 500;
 /// About how many bytes are in a batch at most; one commit may be as large alone.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Fewest commits that are worth a batch beside another one.
+const WORTH_A_WRITER: usize = 32;
 
 /// The way back to whoever asked for an append.
 pub trait Reply {
@@ -78,20 +81,41 @@ impl<R: Reply> Pending<R> {
 pub struct Queue<R> {
     partition: PartitionId,
     company: Company,
+    max_writers: usize,
     state: Mutex<State<R>>,
 }
 
 #[derive(Debug)]
 struct State<R> {
     waiting: VecDeque<Pending<R>>,
-    writing: bool,
+    writers: usize,
+    /// Aggregates with commits in a batch that is under way: their next ones wait for its end.
+    under_way: HashSet<AggregateId>,
+    commits_under_way: usize,
+}
+
+/// A writer, as the queue knows it.
+#[derive(Debug, Default)]
+pub struct Writer {
+    aggregates: Vec<AggregateId>,
+    commits: usize,
 }
 
 impl<R: Reply> Queue<R> {
-    /// An empty queue.
+    /// An empty queue, which has one writer at most.
     #[must_use]
     pub fn new(partition: PartitionId, company: Company) -> Self {
-        Self { partition, company, state: Mutex::new(State { waiting: VecDeque::new(), writing: false }) }
+        let state =
+            State { waiting: VecDeque::new(), writers: 0, under_way: HashSet::new(), commits_under_way: 0 };
+        Self { partition, company, max_writers: 1, state: Mutex::new(state) }
+    }
+
+    /// With two writers where many wait. Their batches never hold commits of one aggregate, so it does not matter to its
+    /// order which of them is written first.
+    #[must_use]
+    pub fn with_two_writers(mut self) -> Self {
+        self.max_writers = 2;
+        self
     }
 
     /// The partition.
@@ -108,7 +132,7 @@ impl<R: Reply> Queue<R> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let state = self.state();
-        !state.writing && state.waiting.is_empty()
+        state.writers == 0 && state.waiting.is_empty()
     }
 
     /// Queues an append; says whether a writer has to be started.
@@ -116,16 +140,33 @@ impl<R: Reply> Queue<R> {
     pub fn push(&self, pending: Pending<R>) -> bool {
         let mut state = self.state();
         state.waiting.push_back(pending);
-        !std::mem::replace(&mut state.writing, true)
+        state.begin_writer(self.max_writers)
     }
 
-    /// What is written next; `None` ends the writer. Those whose time is over are answered.
-    pub fn take(&self, now: Instant) -> Option<Batch<R>> {
+    /// Whether another writer has to be started: to be asked by one that has taken a batch.
+    #[must_use]
+    pub fn needs_writer(&self) -> bool {
+        self.state().begin_writer(self.max_writers)
+    }
+
+    /// What is written next; `None` ends the writer. Those whose time is over are answered. What the writer took before
+    /// has been answered.
+    pub fn take(&self, writer: &mut Writer, now: Instant) -> Option<Batch<R>> {
         let (taken, late) = {
             let mut state = self.state();
-            let (taken, late) = take(&mut state.waiting, self.company, now);
-            // The first that is in time always fits: with none taken, there is none.
-            state.writing = !taken.is_empty();
+            state.end(writer);
+            let most = state.share(self.max_writers);
+            let State { waiting, under_way, .. } = &mut *state;
+            let (taken, late) = match most {
+                0 => (Vec::new(), Vec::new()),
+                most => take(waiting, self.company, under_way, most, now),
+            };
+            if taken.is_empty() {
+                // What waits now waits for another writer's batch, and that writer comes back for it.
+                state.writers -= 1;
+            } else if self.max_writers > 1 {
+                state.begin(writer, &taken);
+            }
             (taken, late)
         };
         for pending in late {
@@ -135,11 +176,63 @@ impl<R: Reply> Queue<R> {
     }
 }
 
+impl<R> State<R> {
+    /// Counts another writer, if one is of use.
+    fn begin_writer(&mut self, max_writers: usize) -> bool {
+        let waiting = self.waiting.len();
+        let of_use = waiting > 0 && self.writers == 0
+            || self.writers < max_writers && self.commits_under_way > 0 && self.is_worth_it();
+        self.writers += usize::from(of_use);
+        of_use
+    }
+
+    /// Whether a batch beside the one under way is worth it. A much smaller one would only be in the way of the larger
+    /// ones that follow.
+    fn is_worth_it(&self) -> bool {
+        let waiting = self.waiting.len();
+        waiting >= WORTH_A_WRITER && waiting * 2 >= self.commits_under_way
+    }
+
+    /// How many a writer takes: none beside another if that is not worth it, and a half of many, so that there is
+    /// something left to get ready while they are under way.
+    fn share(&self, max_writers: usize) -> usize {
+        match (self.waiting.len(), self.commits_under_way) {
+            (_, 1..) if !self.is_worth_it() => 0,
+            (waiting, 0) if max_writers > 1 && waiting >= 2 * WORTH_A_WRITER => waiting.div_ceil(2),
+            _ => MAX_COMMITS,
+        }
+    }
+
+    fn begin(&mut self, writer: &mut Writer, taken: &[Pending<R>]) {
+        for pending in taken {
+            let id = pending.commit.aggregate_id();
+            if self.under_way.insert(id.clone()) {
+                writer.aggregates.push(id.clone());
+            }
+        }
+        writer.commits = taken.len();
+        self.commits_under_way += taken.len();
+    }
+
+    fn end(&mut self, writer: &mut Writer) {
+        for id in writer.aggregates.drain(..) {
+            self.under_way.remove(&id);
+        }
+        self.commits_under_way -= std::mem::take(&mut writer.commits);
+    }
+}
+
 type Taken<R> = (Vec<Pending<R>>, Vec<Pending<R>>);
 
-/// Takes what can go together from the front of a queue, and those whose time is over; what is left keeps its order.
-/// Whatever waits holds back the later commits of its aggregate.
-fn take<R: Reply>(waiting: &mut VecDeque<Pending<R>>, company: Company, now: Instant) -> Taken<R> {
+/// Takes what can go together from the front of a queue, `most` or so, and those whose time is over; what is left keeps
+/// its order. Whatever waits or is under way holds back the later commits of its aggregate.
+fn take<R: Reply>(
+    waiting: &mut VecDeque<Pending<R>>,
+    company: Company,
+    under_way: &HashSet<AggregateId>,
+    most: usize,
+    now: Instant,
+) -> Taken<R> {
     let mut late = Vec::new();
     let mut left = VecDeque::new();
     let mut taken: Vec<Pending<R>> = Vec::new();
@@ -160,21 +253,26 @@ fn take<R: Reply>(waiting: &mut VecDeque<Pending<R>>, company: Company, now: Ins
             break;
         }
         let id = pending.commit.aggregate_id();
-        let fits = match company {
-            Company::Any => true,
-            Company::Independent { max_types } if *plain.get_or_insert_with(|| pending.is_plain()) => {
-                let earlier = seen.get(id).map(Vec::as_slice).unwrap_or_default();
-                let any = ExpectedVersion::Any;
-                let independent = earlier.is_empty()
-                    || (pending.commit.expected() == any
-                        && earlier.iter().all(|(expected, command)| {
-                            *expected == any && command != pending.commit.command_id()
-                        }));
-                let room = types.len() < max_types || types.contains(id.aggregate_type());
-                pending.is_plain() && independent && room && !held.contains(id)
-            }
-            Company::Independent { .. } => true,
-        };
+        // What cannot go beside this batch may as well go with it.
+        let enough = taken.len() >= most && !seen.contains_key(id);
+        let fits = !enough
+            && !held.contains(id)
+            && !under_way.contains(id)
+            && match company {
+                Company::Any => true,
+                Company::Independent { max_types } if *plain.get_or_insert_with(|| pending.is_plain()) => {
+                    let earlier = seen.get(id).map(Vec::as_slice).unwrap_or_default();
+                    let any = ExpectedVersion::Any;
+                    let independent = earlier.is_empty()
+                        || (pending.commit.expected() == any
+                            && earlier.iter().all(|(expected, command)| {
+                                *expected == any && command != pending.commit.command_id()
+                            }));
+                    let room = types.len() < max_types || types.contains(id.aggregate_type());
+                    pending.is_plain() && independent && room
+                }
+                Company::Independent { .. } => true,
+            };
         if fits {
             bytes += size;
             if company != Company::Any {
@@ -326,6 +424,7 @@ mod tests {
 
     struct Case {
         queue: Queue<Caller>,
+        writers: [Writer; 2],
         answers: Answers,
         now: Instant,
         next: u32,
@@ -335,7 +434,13 @@ mod tests {
         fn new(company: Company) -> Self {
             let partition = PartitionId::new("shop".parse().unwrap(), 0);
             let queue = Queue::new(partition, company);
-            Self { queue, answers: Answers::default(), now: Instant::now(), next: 0 }
+            Self {
+                queue,
+                writers: Default::default(),
+                answers: Answers::default(),
+                now: Instant::now(),
+                next: 0,
+            }
         }
 
         fn add(&mut self, id: &str, command: &str, change: impl FnOnce(Commit) -> Commit) -> bool {
@@ -347,9 +452,14 @@ mod tests {
             self.queue.push(Pending::new(change(commit).check().unwrap(), caller, deadline))
         }
 
-        fn commands(&self) -> Vec<String> {
-            let batch = self.queue.take(self.now).unwrap();
-            batch.commits().iter().map(|commit| commit.command_id().as_str().to_owned()).collect()
+        fn commands(&mut self) -> Vec<String> {
+            self.commands_of(0).unwrap()
+        }
+
+        fn commands_of(&mut self, writer: usize) -> Option<Vec<String>> {
+            let batch = self.queue.take(&mut self.writers[writer], self.now)?;
+            let commands = batch.commits().iter();
+            Some(commands.map(|commit| commit.command_id().as_str().to_owned()).collect())
         }
     }
 
@@ -360,7 +470,7 @@ mod tests {
         assert!(!case.add("a", "1", |it| it), "the second finds one");
         assert_eq!(case.commands(), ["1", "1"], "anything goes together");
         assert!(!case.queue.is_idle());
-        assert!(case.queue.take(case.now).is_none(), "the writer ends");
+        assert_eq!(case.commands_of(0), None, "the writer ends");
         assert!(case.queue.is_idle());
         assert!(case.add("a", "2", |it| it), "the next starts another");
     }
@@ -377,6 +487,39 @@ mod tests {
         assert_eq!(case.commands(), ["1", "4"]);
         assert_eq!(case.commands(), ["2", "4"]);
         assert_eq!(case.commands(), ["3"], "order of arrival for one aggregate");
+    }
+
+    #[test]
+    fn many_are_shared_by_two_writers_and_no_aggregate_is() {
+        let mut case = Case::new(Company::Independent { max_types: 4 });
+        case.queue = case.queue.with_two_writers();
+        assert!(case.add("hot", "0", |it| it), "the first starts a writer");
+        for n in 1..WORTH_A_WRITER * 2 {
+            let id = if n % 4 == 0 { "hot".to_owned() } else { n.to_string() };
+            assert!(
+                !case.add(&id, &n.to_string(), |it| it),
+                "nobody is of use before something is under way"
+            );
+        }
+        let numbers = |commands: Vec<String>| -> Vec<usize> {
+            commands.into_iter().map(|command| command.parse().unwrap()).collect()
+        };
+        let first = numbers(case.commands());
+        assert_eq!(first[..WORTH_A_WRITER], (0..WORTH_A_WRITER).collect::<Vec<_>>(), "a half, in order");
+        let rest = &first[WORTH_A_WRITER..];
+        assert!(!rest.is_empty() && rest.iter().all(|n| n % 4 == 0), "and all of an aggregate that is in it");
+        assert!(!case.queue.needs_writer(), "too few are left");
+        for n in 100..200 {
+            let started = case.add(if n < 110 { "hot" } else { "cool" }, &n.to_string(), |it| it);
+            assert_eq!(started, n == 107, "a second writer, when there is enough for it: {n}");
+        }
+        let second = numbers(case.commands_of(1).unwrap());
+        assert!(second.iter().all(|n| n % 4 != 0 && *n < 100 || *n >= 110), "nothing of what is under way");
+        assert_eq!(case.commands_of(0), None, "too little for a batch beside that one");
+        assert!(!case.queue.is_idle(), "the second comes back for it");
+        assert_eq!(numbers(case.commands_of(1).unwrap()), (100..110).collect::<Vec<_>>(), "in order");
+        assert_eq!(case.commands_of(1), None, "nothing is left");
+        assert!(case.queue.is_idle());
     }
 
     #[test]

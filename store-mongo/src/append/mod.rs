@@ -10,7 +10,6 @@
 //! that an attempt writes: what it looks at then stays as it is, and it need not be as fast as the other to get its turn.
 
 mod draft;
-mod heads;
 mod look;
 mod queues;
 mod riders;
@@ -23,7 +22,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use wow_store_api::{
-    CheckedCommit, Error, ErrorKind, PartitionId, Receipt, Result, check_append_all, rules::queue::settled,
+    CheckedCommit, Error, ErrorKind, PartitionId, Receipt, Result, check_append_all,
+    rules::queue::{Writer, settled},
 };
 
 use crate::{
@@ -32,11 +32,11 @@ use crate::{
     store::{Inner, MongoStore},
 };
 
+pub(crate) use self::queues::Queues;
 use self::{
     draft::{Care, Mode},
     queues::{Batch, Caller, Pending, Queue},
 };
-pub(crate) use self::{heads::Heads, queues::Queues};
 
 /// What one commit came to: an answer, or a refusal that is its own.
 type Answer = Result<Receipt>;
@@ -120,7 +120,8 @@ async fn together(inner: Arc<Inner>, commits: Vec<CheckedCommit>, deadline: Inst
 /// The writer of a partition: until its queue is empty.
 async fn write(inner: Arc<Inner>, queue: Arc<Queue>) {
     let _running = inner.queues.running();
-    while let Some(batch) = queue.take(Instant::now().into_std()) {
+    let mut writer = Writer::default();
+    while let Some(batch) = queue.take(&mut writer, Instant::now().into_std()) {
         inner.write_batch(queue.partition(), batch, Care::default()).await;
         // Who was just answered often has the next append at hand: those that are ready to run come first, and go along.
         // This is no waiting; a lone append does not get here behind others.

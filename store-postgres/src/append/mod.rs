@@ -1,16 +1,17 @@
 //! Appending (L1 to L8, L11).
 //!
-//! Each partition has one queue and one writer on this node. An append that finds the writer idle goes at once and
-//! alone; what arrives while it is on its way goes together in the next batch, as one call of a function in the
-//! database. Appends with riders or a fence, and `append_all`, take the careful way ([`draft`]): a transaction of a few
+//! Each partition has one queue on this node. An append that finds nobody at work goes at once and alone; what arrives
+//! while it is on its way goes together in the next batch, as one call of a function in the database. Where many wait, a
+//! second writer gets the next batch ready meanwhile, of other aggregates. Appends with riders or a fence, and `append_all`, take the careful way ([`draft`]): a transaction of a few
 //! round trips that decides with the rules of the contract.
 
 mod batch;
 mod draft;
+mod known;
 mod queue;
 mod riders;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -18,7 +19,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use wow_store_api::{
-    CheckedCommit, Error, ErrorKind, PartitionId, Receipt, Result, check_append_all, rules::queue::settled,
+    CheckedCommit, Error, ErrorKind, PartitionId, Receipt, Result, check_append_all,
+    rules::queue::{Writer, settled},
 };
 
 use crate::{
@@ -27,11 +29,11 @@ use crate::{
     store::{Inner, PostgresStore},
 };
 
-pub(crate) use self::queue::Queues;
 use self::{
     draft::Mode,
-    queue::{Batch, Caller, Pending, Queue},
+    queue::{Batch, Caller, Line, Pending},
 };
+pub(crate) use self::{known::Known, queue::Queues};
 
 /// What one commit came to: an answer, or a refusal that is its own.
 type Answer = Result<Receipt>;
@@ -44,10 +46,10 @@ impl PostgresStore {
         let partition = count.partition_of(commit.aggregate_id());
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + inner.config.transaction_timeout;
-        let queue = inner.queues.of(&partition);
-        if queue.push(Pending::new(commit, Caller(reply), deadline.into_std())) {
+        let line = inner.queues.of(&partition);
+        if line.queue.push(Pending::new(commit, Caller(reply), deadline.into_std())) {
             // Appends belong to the writer from here on: dropping this future changes nothing.
-            tokio::spawn(write(Arc::clone(inner), queue));
+            tokio::spawn(write(Arc::clone(inner), line));
         }
         match answer.await {
             Ok(answer) => answer.map_err(|error| inner.named("append", error)),
@@ -115,23 +117,33 @@ async fn wait(inner: &Inner, fault: &Fault, tries: u32, deadline: Instant) -> bo
     true
 }
 
-/// The writer of a partition: until its queue is empty.
-async fn write(inner: Arc<Inner>, queue: Arc<Queue>) {
+/// A writer of a partition: until its queue is empty.
+async fn write(inner: Arc<Inner>, line: Arc<Line>) {
     let _running = inner.queues.running();
-    while let Some(batch) = queue.take(Instant::now().into_std()) {
-        inner.write_batch(queue.partition(), batch).await;
+    let mut writer = Writer::default();
+    while let Some(batch) = line.queue.take(&mut writer, Instant::now().into_std()) {
+        if line.queue.needs_writer() {
+            tokio::spawn(boxed_write(Arc::clone(&inner), Arc::clone(&line)));
+        }
+        inner.write_batch(&line, batch).await;
         // Who was just answered often has the next append at hand: those that are ready to run come first, and go along.
         // This is no waiting; a lone append does not get here behind others.
         yield_now().await;
     }
 }
 
+/// A writer that a writer starts.
+fn boxed_write(inner: Arc<Inner>, line: Arc<Line>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(write(inner, line))
+}
+
 impl Inner {
     /// Answers everyone in the batch, in this attempt or a later one.
-    async fn write_batch(&self, partition: &PartitionId, mut batch: Batch) {
+    async fn write_batch(&self, line: &Line, mut batch: Batch) {
+        let partition = line.queue.partition();
         let (mut tries, mut unknown) = (0, false);
         while !batch.is_empty() {
-            let fault = match self.try_batch(partition, &batch).await {
+            let fault = match self.try_batch(line, &batch).await {
                 Ok(answers) => {
                     // What was stored by an attempt that got no answer is found now, and was not announced then.
                     if unknown || answers.iter().flatten().any(|receipt| !receipt.replayed) {
@@ -149,7 +161,7 @@ impl Inner {
                 Again::No if batch.len() > 1 => {
                     // One of them made the server refuse all: each on its own, in order.
                     for one in batch.split() {
-                        Box::pin(self.write_batch(partition, one)).await;
+                        Box::pin(self.write_batch(line, one)).await;
                     }
                     return;
                 }
@@ -172,14 +184,10 @@ impl Inner {
         }
     }
 
-    async fn try_batch(
-        &self,
-        partition: &PartitionId,
-        batch: &Batch,
-    ) -> std::result::Result<Vec<Answer>, Fault> {
+    async fn try_batch(&self, line: &Line, batch: &Batch) -> std::result::Result<Vec<Answer>, Fault> {
         let deadline = batch.deadline().map_or_else(Instant::now, Instant::from_std);
         if batch.is_plain() {
-            match self.append_plain(partition, batch, deadline).await {
+            match self.append_plain(line, batch, deadline).await {
                 // It counts before it looks: at the very end of a counter, that is too much for what is refused anyway.
                 Err(fault) if fault.is_out_of_range() => {}
                 answers => return answers,

@@ -6,13 +6,15 @@ use std::{
 };
 
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{MutexGuard, oneshot, watch},
     time::{Instant, timeout_at},
 };
 use wow_store_api::{
     PartitionId, Receipt, Result,
     rules::{self, queue::Company},
 };
+
+use crate::fault::Fault;
 
 /// A plain batch is decided in one statement, one for each set of aggregate types.
 const COMPANY: Company = Company::Independent { max_types: 4 };
@@ -31,15 +33,28 @@ pub(crate) type Queue = rules::queue::Queue<Caller>;
 pub(crate) type Pending = rules::queue::Pending<Caller>;
 pub(crate) type Batch = rules::queue::Batch<Caller>;
 
+/// A partition, as this node writes to it.
+pub(crate) struct Line {
+    pub(crate) queue: Queue,
+    /// Whoever holds it is the writer that talks to the database. The other one has its batch ready by then.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Line {
+    pub(super) async fn turn(&self, deadline: Instant) -> std::result::Result<MutexGuard<'_, ()>, Fault> {
+        timeout_at(deadline, self.turn.lock()).await.map_err(|_| Fault::too_late())
+    }
+}
+
 /// All queues of this node.
 pub(crate) struct Queues {
-    queues: Mutex<HashMap<PartitionId, Arc<Queue>>>,
+    lines: Mutex<HashMap<PartitionId, Arc<Line>>>,
     running: watch::Sender<usize>,
 }
 
 impl Default for Queues {
     fn default() -> Self {
-        Self { queues: Mutex::default(), running: watch::Sender::new(0) }
+        Self { lines: Mutex::default(), running: watch::Sender::new(0) }
     }
 }
 
@@ -53,12 +68,15 @@ impl Drop for Running<'_> {
 }
 
 impl Queues {
-    pub(crate) fn of(&self, partition: &PartitionId) -> Arc<Queue> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queues
-            .entry(partition.clone())
-            .or_insert_with(|| Arc::new(Queue::new(partition.clone(), COMPANY)));
-        Arc::clone(queue)
+    pub(crate) fn of(&self, partition: &PartitionId) -> Arc<Line> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get(partition) {
+            return Arc::clone(line);
+        }
+        let queue = Queue::new(partition.clone(), COMPANY).with_two_writers();
+        let line = Arc::new(Line { queue, turn: tokio::sync::Mutex::default() });
+        lines.insert(partition.clone(), Arc::clone(&line));
+        line
     }
 
     pub(crate) fn running(&self) -> Running<'_> {
@@ -69,8 +87,8 @@ impl Queues {
     /// Waits until everything that is queued has been answered.
     pub(crate) async fn finish(&self, deadline: Instant) {
         let idle = || {
-            let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-            queues.values().all(|queue| queue.is_idle())
+            let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.values().all(|line| line.queue.is_idle())
         };
         let mut running = self.running.subscribe();
         let waiting = async {

@@ -329,6 +329,7 @@ pub(crate) fn append_function(schema: &Schema, aggregate_type: &AggregateType) -
     let function = schema.at(&names::append_function(aggregate_type));
     let counter = schema.at(&names::counter(aggregate_type.context()));
     let log = schema.at(&names::log(aggregate_type));
-    let parts = [("function", function.as_str()), ("counter", &counter), ("log", &log)];
+    let insert = schema.sql_with(include_str!("../../sql/insert.sql").trim_end(), &[("log", &log)]);
+    let parts = [("function", function.as_str()), ("counter", &counter), ("log", &log), ("insert", &insert)];
     schema.sql_with(include_str!("../../sql/append.sql").trim_end(), &parts) + ";"
 }

@@ -19,6 +19,7 @@ mod plans;
 mod proxy;
 mod push;
 mod replica;
+mod restored;
 mod roles;
 mod secrets;
 mod sessions;

@@ -9,16 +9,17 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use wow_store_api::{AggregateId, Version};
+use crate::{log::Version, name::AggregateId};
 
 /// Most aggregates in one generation.
 const GENERATION: usize = 50_000;
 
-#[derive(Default)]
-pub(crate) struct Heads(Mutex<Generations>);
+/// Versions that aggregates are known to have, for at most so many aggregates that were met last.
+#[derive(Debug, Default)]
+pub struct Heads(Mutex<Generations>);
 
 /// What was not used while a generation filled up is forgotten with the next.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Generations {
     young: HashMap<AggregateId, Version>,
     old: HashMap<AggregateId, Version>,
@@ -38,12 +39,14 @@ impl Heads {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn get(&self, id: &AggregateId) -> Option<Version> {
+    /// A version that the aggregate has; its head, if nobody else has written to it since.
+    #[must_use]
+    pub fn get(&self, id: &AggregateId) -> Option<Version> {
         self.with(|heads| heads.young.get(id).or_else(|| heads.old.get(id)).copied())
     }
 
     /// The aggregate has this version.
-    pub(crate) fn seen(&self, id: &AggregateId, version: Version) {
+    pub fn seen(&self, id: &AggregateId, version: Version) {
         if version == 0 {
             return;
         }
@@ -57,12 +60,12 @@ impl Heads {
     }
 
     /// Nothing that is known holds any more.
-    pub(crate) fn forget_all(&self) {
+    pub fn forget_all(&self) {
         self.with(|heads| *heads = Generations::default());
     }
 
     /// What is known did not help.
-    pub(crate) fn forget(&self, id: &AggregateId) {
+    pub fn forget(&self, id: &AggregateId) {
         self.with(|heads| {
             heads.young.remove(id);
             heads.old.remove(id);
