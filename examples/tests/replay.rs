@@ -97,6 +97,25 @@ fn refuses_files_that_are_no_logs() {
 }
 
 #[test]
+fn what_is_no_log_makes_no_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    for (name, bytes) in [
+        ("empty.xes", Vec::new()),
+        ("nothing-inside.xes.gz", gzip(b"")),
+        ("page.html", b"<!DOCTYPE html><html><body/></html>".to_vec()),
+        ("another.gz", gzip(b"not even XML")),
+    ] {
+        let output = replay(&file(directory.path(), name, &bytes)).arg("--data").arg(&data).output();
+        let output = output.expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{name}\n{}", describe(&output));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("are stored"), "nothing is, so nothing is said to be: {said}");
+        assert!(!data.exists(), "{name} is refused before anything is made");
+    }
+}
+
+#[test]
 fn goes_on_once_a_file_that_was_cut_off_is_whole() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");

@@ -161,6 +161,14 @@ impl MongoConfig {
     }
 
     /// The driver's options and the name of the database.
+    /// Where it is, for errors: hosts with their ports, and the path if there is one.
+    pub(crate) fn place(&self) -> String {
+        match &self.database {
+            Some(database) => format!("servers {:?}, database {database}", self.address),
+            None => format!("servers {:?}", self.address),
+        }
+    }
+
     pub(crate) async fn resolve(&self) -> Result<(ClientOptions, String)> {
         let mut options = match &self.address {
             // The driver's error may quote the URL, so it is not kept.

@@ -61,6 +61,19 @@ pub struct PostgresConfig {
 }
 
 impl PostgresConfig {
+    /// Where it is, for errors.
+    pub(crate) fn place(&self) -> String {
+        let (host, port) = (self.options.get_host(), self.options.get_port());
+        let server = match self.options.get_socket() {
+            Some(socket) => format!("socket {}, port {port}", socket.display()),
+            None => format!("server {host}:{port}"),
+        };
+        match self.options.get_database() {
+            Some(database) => format!("{server}, database {database}"),
+            None => server,
+        }
+    }
+
     /// The server at a URL, e.g. `postgres://user:password@host:5432/database?sslmode=verify-full`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What went wrong inside the store, and the one place where the driver's errors get their meaning: by SQLSTATE and by
 //! the kind of error, never by text. Nothing of a server's message is kept, as it may quote data.
 
-use std::{error::Error as StdError, fmt};
+use std::{error::Error as StdError, fmt, io::ErrorKind as IoKind};
 
 use wow_store_api::{Error, ErrorKind, Outcome};
 
@@ -68,7 +68,21 @@ impl Fault {
     pub(crate) fn connecting(error: sqlx::Error) -> Self {
         match &error {
             // What the network carried is not what was expected: the handshake of an encrypted connection failed.
-            sqlx::Error::Io(cause) if cause.kind() == std::io::ErrorKind::InvalidData => no_encryption(),
+            sqlx::Error::Io(cause) if cause.kind() == IoKind::InvalidData => no_encryption(),
+            sqlx::Error::Io(cause) => {
+                let reason = match cause.kind() {
+                    // Also the file of a socket that is not there.
+                    IoKind::ConnectionRefused | IoKind::NotFound => {
+                        "nothing listens there: start the server, or correct host and port"
+                    }
+                    IoKind::ConnectionReset | IoKind::ConnectionAborted | IoKind::UnexpectedEof => {
+                        "the server ended the connection before it was made"
+                    }
+                    _ => "the host was not found or cannot be reached: check its name and the network",
+                };
+                let fault = Self::new(unavailable(reason), Again::Safe);
+                Self { error: fault.error.with_source(IoError(cause.kind())), ..fault }
+            }
             _ => Self::from(error).before_commit(),
         }
     }

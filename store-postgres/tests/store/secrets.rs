@@ -83,11 +83,14 @@ async fn nothing_that_is_shown_or_logged_holds_a_password() {
     // A server that is there: an unknown user, an unknown database, and one who is let in.
     let unknown = url_as(schema.url(), "nobody-of-that-name", SECRET);
     let server = schema.url().rsplit_once('/').unwrap().0;
-    let elsewhere = format!("{server}/no-such-database-{SECRET}");
+    let elsewhere = format!("{server}/no-such-database");
     for url in [unknown, elsewhere] {
         if let Err(refused) = PostgresStore::open(PostgresConfig::new(&url).unwrap()).await {
             let _ = write!(shown, "{refused} {refused:?}");
         }
+    }
+    for place in ["127.0.0.1:1, database shop", "no-such-host.invalid:5432", "database no-such-database"] {
+        assert!(shown.contains(place), "it is told where that was: {shown}");
     }
     let role = Role::fresh(&schema).await;
     schema.execute(&format!("CREATE SCHEMA {} AUTHORIZATION {}", schema.quoted(), role.name())).await;

@@ -26,11 +26,16 @@ pub(crate) struct Imported {
     pub(crate) found: u64,
 }
 
-/// Opens the file and looks at its first bytes: what is no log at all is refused before there is a store.
+/// Opens the file and reads up to its root: what is no log at all is refused before there is a store.
 pub(crate) fn open(path: &Path) -> Result<XesReader> {
-    let file = File::open(path).map_err(|error| XesError::new(format!("it cannot be opened: {error}")))?;
+    let file = File::open(path).map_err(|error| {
+        XesError::new(format!("it cannot be opened: {error}; give the path of a log, e.g. LOG.xes.gz"))
+    })?;
     let size = file.metadata()?.len();
-    Ok(XesReader::new(Progress::new("reading", size, Unit::Bytes).reading(file))?)
+    let mut reader = XesReader::new(Progress::new("reading", size, Unit::Bytes).reading(file))?;
+    // A line is only named where the cases before it are stored.
+    reader.begin().map_err(|error| XesError::new(error.to_string()))?;
+    Ok(reader)
 }
 
 /// Stores every case of the file. At most `in_flight` cases are appended at a time: each append waits for the disk, and

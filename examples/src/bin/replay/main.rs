@@ -199,10 +199,11 @@ fn differences(file: &Totals, log: &Totals) {
     for key in file.amounts.keys().chain(log.amounts.keys().filter(|key| !file.amounts.contains_key(*key))) {
         let (in_file, in_log) = (file.amounts.get(key), log.amounts.get(key));
         if in_file != in_log {
+            let (in_file, in_log) =
+                (in_file.copied().unwrap_or_default(), in_log.copied().unwrap_or_default());
             println!(
-                "  {key}: {} in the file, {} in the log",
-                in_file.copied().unwrap_or_default().sum,
-                in_log.copied().unwrap_or_default().sum
+                "  {key}: {} in {} events of the file, {} in {} of the log",
+                in_file.sum, in_file.count, in_log.sum, in_log.count
             );
         }
     }

@@ -130,20 +130,29 @@ impl XesReader {
         self.left_out
     }
 
+    /// Reads up to the element that makes it a log.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if self.place != Place::Before {
+            return Ok(());
+        }
+        match self.next()? {
+            Token::Open(element) if element.name == "log" => {
+                self.place = Place::Inside;
+                Ok(())
+            }
+            Token::Open(element) => {
+                Err(self
+                    .error(format!("the root element is <{}>, not <log>: this is no XES log", element.name)))
+            }
+            Token::Close | Token::Eof => Err(self.error("there is no <log> element: this is no XES log")),
+        }
+    }
+
     /// The next trace; `None` once the whole file was read and found to be well-formed.
     pub(crate) fn next_trace(&mut self) -> Result<Option<Trace>> {
+        self.begin()?;
         loop {
             match (self.place, self.next()?) {
-                (Place::Before, Token::Open(element)) if element.name == "log" => self.place = Place::Inside,
-                (Place::Before, Token::Open(element)) => {
-                    return Err(self.error(format!(
-                        "the root element is <{}>, not <log>: this is no XES log",
-                        element.name
-                    )));
-                }
-                (Place::Before, Token::Close | Token::Eof) => {
-                    return Err(self.error("there is no <log> element: this is no XES log"));
-                }
                 (Place::Inside, Token::Open(element)) if element.name == "trace" => {
                     return self.trace().map(Some);
                 }
@@ -153,8 +162,8 @@ impl XesReader {
                 (Place::Inside, Token::Close) => self.place = Place::After,
                 (Place::Inside, Token::Eof) => return Err(self.cut_off("log")),
                 // Read to the end all the same: only there does gzip say whether its checksum is right.
-                (Place::After, Token::Eof) => return Ok(None),
-                (Place::After, Token::Open(_) | Token::Close) => {
+                (Place::Before | Place::After, Token::Eof) => return Ok(None),
+                (Place::Before | Place::After, Token::Open(_) | Token::Close) => {
                     return Err(self.error("there is something after </log>: is it two files in one?"));
                 }
             }
