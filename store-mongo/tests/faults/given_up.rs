@@ -16,43 +16,46 @@ use crate::{
 };
 
 /// How long the node waits that gives up.
-const HASTY: Duration = Duration::from_millis(300);
+const HASTY: Duration = Duration::from_millis(700);
 
 /// A node of its own appends where another has given up. Nobody else is on the server.
-async fn another_gets_on(database: &Database) {
+async fn another_gets_on(database: &Database, command: &str) {
     let other = open(database.config()).await;
-    let appended = other.append(commit(&order("1"), "other")).await;
-    appended.unwrap_or_else(|error| panic!("what was given up holds up nobody: {error:?}"));
+    let appended = other.append(commit(&order("1"), format!("after {command}"))).await;
+    appended.unwrap_or_else(|error| panic!("{command} was given up, and holds up nobody: {error:?}"));
     whole_log(&other).await;
     other.close().await.unwrap();
 }
 
-async fn gives_up(store: &Arc<dyn EventStore>, what: &str) {
-    let error = store.append(commit(&order("1"), what)).await.unwrap_err();
-    assert!(error.is_transient(), "{what}: {error:?}");
+/// The node has made and learned what comes before an append's transaction.
+async fn knows_its_way(store: &Arc<dyn EventStore>) {
+    let appends = || async { store.append(commit(&order("1"), "first")).await.is_ok() };
+    eventually("an append goes through", appends).await;
+}
+
+async fn gives_up(store: &Arc<dyn EventStore>, command: &str) {
+    let error = store.append(commit(&order("1"), command)).await.unwrap_err();
+    assert!(error.is_transient(), "{command}: {error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_of_which_nothing_more_is_heard_holds_up_nobody() {
-    for (request, loss) in [
-        // The first command in it: it is carried out, it never arrives.
-        (&b"findAndModify"[..], Loss::NoReply),
-        (b"findAndModify", Loss::NoRequest),
-        // The second.
-        (b"insert", Loss::NoReply),
-        (b"insert", Loss::NoRequest),
-        (b"commitTransaction", Loss::NoReply),
-        (b"commitTransaction", Loss::NoRequest),
-    ] {
-        let (database, proxy, config) = behind_proxy().await;
-        let hasty = open(config.with_transaction_timeout(HASTY)).await;
-        hasty.append(commit(&order("1"), "first")).await.unwrap();
-        proxy.lose(request, loss);
-        gives_up(&hasty, "lost").await;
-        assert_eq!(proxy.losses(), 1, "it was lost");
-        another_gets_on(&database).await;
-        hasty.close().await.unwrap();
+    let (database, proxy, config) = behind_proxy().await;
+    let hasty = open(config.with_transaction_timeout(HASTY)).await;
+    knows_its_way(&hasty).await;
+    let mut losses = 0;
+    // The first command of a transaction, the second, and the last: each is carried out, and does not arrive.
+    for request in ["findAndModify", "insert", "commitTransaction"] {
+        for loss in [Loss::NoReply, Loss::NoRequest] {
+            let command = format!("{request}, {loss:?}");
+            proxy.lose(request.as_bytes(), loss);
+            gives_up(&hasty, &command).await;
+            losses += 1;
+            assert_eq!(proxy.losses(), losses, "it was lost: {command}");
+            another_gets_on(&database, &command).await;
+        }
     }
+    hasty.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,11 +63,11 @@ async fn what_arrives_after_it_was_given_up_holds_up_nobody() {
     let database = Database::fresh();
     let point = FailPoint::new(&database).await;
     let hasty = open(database.config_named(UNDER_TEST).with_transaction_timeout(HASTY)).await;
-    hasty.append(commit(&order("1"), "first")).await.unwrap();
+    knows_its_way(&hasty).await;
     let admin = database.connect().await.client().database("admin");
     for request in ["findAndModify", "insert", "commitTransaction"] {
         // The server carries it out when nobody has waited for it for long.
-        let late = doc! { "blockConnection": true, "blockTimeMS": 2_500 };
+        let late = doc! { "blockConnection": true, "blockTimeMS": 2_000 };
         point.set(&[request], 1, late).await;
         gives_up(&hasty, request).await;
         eventually("it was carried out", || async {
@@ -76,7 +79,7 @@ async fn what_arrives_after_it_was_given_up_holds_up_nobody() {
             found.is_empty()
         })
         .await;
-        another_gets_on(&database).await;
+        another_gets_on(&database, request).await;
     }
     point.off().await;
     hasty.close().await.unwrap();
